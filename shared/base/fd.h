@@ -1,0 +1,48 @@
+/** fd.h - files and descriptors: whole reads and writes, atomic replacement, descriptors over a socket. All
+ *  descriptors made here are O_CLOEXEC. */
+#pragma once
+
+#include "shared/base/cleanup.h"
+#include "shared/base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/** Writes all `size` bytes to a blocking descriptor, through EINTR. ERROR_INTERNAL, or ERROR_DISK_FULL on
+ * ENOSPC/EDQUOT. */
+bool fd_write_all(int fd, const void *data, size_t size, struct error *err) MUST_USE;
+
+/** Reads exactly `size` bytes; an early end is ERROR_INVALID. */
+bool fd_read_exact(int fd, void *data, size_t size, struct error *err) MUST_USE;
+
+/** The whole of a regular file of at most `max` bytes, NUL-terminated; the caller frees. ERROR_NOT_FOUND,
+ *  ERROR_TOO_LARGE, ERROR_INVALID (not a regular file), ERROR_INTERNAL. `size` may be NULL. */
+char *fd_read_file(const char *path, size_t max, size_t *size, struct error *err) MUST_USE;
+
+/** Writes `path` by a temporary file beside it, fsync, rename, fsync of the folder; `mode` as chmod. */
+bool fd_write_file(const char *path, mode_t mode, const void *data, size_t size, struct error *err) MUST_USE;
+
+/** mkdir -p: missing folders get `mode`; one that is there is left as it is. */
+bool fd_make_folders(const char *path, mode_t mode, struct error *err) MUST_USE;
+
+/** rm -r below and including `path`, never following links; a missing one is fine. */
+bool fd_remove_tree(const char *path, struct error *err) MUST_USE;
+
+bool fd_set_nonblocking(int fd, struct error *err) MUST_USE;
+
+/** A sealed memfd (no write, shrink, grow) holding `data`, read position 0; -1 on failure (memfd_create(2)). */
+int fd_sealed_memfd(const char *name, const void *data, size_t size, struct error *err) MUST_USE;
+
+#define FD_MESSAGE_FDS 16 /* descriptors one message may carry */
+
+/** One message with up to FD_MESSAGE_FDS descriptors over a SOCK_SEQPACKET socket (unix(7)). MSG_NOSIGNAL. false with
+ *  system_errno EAGAIN when a non-blocking socket is full. The descriptors stay the caller's. */
+bool fd_send_message(int socket, const void *data, size_t size, const int *fds, size_t fd_count,
+                     struct error *err) MUST_USE;
+
+/** Receives one message. Returns its size, 0 at the end of the stream, -1 on failure (system_errno EAGAIN: none there).
+ *  `fds` gets up to FD_MESSAGE_FDS descriptors (O_CLOEXEC, now the caller's), *fd_count says how many. A message cut
+ *  short or with too many descriptors is ERROR_INVALID, its descriptors closed. */
+ssize_t fd_receive_message(int socket, void *data, size_t size, int fds[static FD_MESSAGE_FDS], size_t *fd_count,
+                           struct error *err) MUST_USE;

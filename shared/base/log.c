@@ -1,0 +1,105 @@
+#include "shared/base/log.h"
+
+#include "shared/base/cleanup.h"
+#include "shared/base/clock.h"
+#include "shared/base/text.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 4096, JWT_SHOWN = 8, MASK_LENGTH = 3 };
+
+static enum log_level lowest = LOG_INFO;
+
+void log_set_level(enum log_level level)
+{
+    lowest = level;
+}
+
+static bool is_token_character(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c != '\0' && strchr("_-.", c));
+}
+
+/* How much of the secret that starts at `text` may be shown; 0: none starts there. */
+static size_t shown_of_secret(const char *text)
+{
+    if (text_starts_with(text, "pk_") || text_starts_with(text, "pj_"))
+        return 3;
+    return text_starts_with(text, "eyJ") ? JWT_SHOWN : 0;
+}
+
+void log_redact(char *line)
+{
+    char *to = line;
+    const char *from = line;
+    while (*from) {
+        size_t shown = shown_of_secret(from);
+        if (shown == 0) {
+            *to++ = *from++;
+            continue;
+        }
+        for (size_t i = 0; i < shown && is_token_character(*from); i++)
+            *to++ = *from++;
+        /* The mask is short and of one length, so that it tells nothing and long tokens do not fill the log. */
+        for (size_t masked = 0; is_token_character(*from); masked++, from++) {
+            if (masked < MASK_LENGTH)
+                *to++ = '*';
+        }
+    }
+    *to = '\0';
+}
+
+/* A log is read on terminals: nothing that is not text gets there. C1 controls are U+0080..U+009F. */
+static void blank_controls(char *line)
+{
+    for (size_t at = 0, length = strlen(line); at < length;) {
+        uint8_t lead = (uint8_t)line[at];
+        if (lead < 0x80) {
+            if (lead < 0x20 || lead == 0x7F)
+                line[at] = '?';
+            at++;
+            continue;
+        }
+        size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+        bool valid = size <= length - at && text_utf8_prefix(line + at, size) == size;
+        if (valid && !(lead == 0xC2 && (uint8_t)line[at + 1] < 0xA0)) {
+            at += size;
+            continue;
+        }
+        line[at++] = '?';
+    }
+}
+
+void log_write(enum log_level level, const char *area, const char *format, ...)
+{
+    static const char *const LEVELS[] = {"debug", "info", "warn", "error"};
+    if (level < lowest || level > LOG_ERROR)
+        return;
+    int saved_errno = errno;
+    char line[LINE_BYTES + 1];
+    char time[CLOCK_TEXT_BYTES];
+    clock_format(time, clock_wall_ms());
+    int used = snprintf(line, LINE_BYTES, "%s %s %.64s: ", time, LEVELS[level], area);
+    if (used < 0)
+        return;
+    size_t left = LINE_BYTES - (size_t)used;
+    va_list arguments;
+    va_start(arguments, format);
+    int wanted = vsnprintf(line + used, left, format, arguments);
+    va_end(arguments);
+    if (wanted >= 0 && (size_t)wanted >= left)
+        memcpy(line + LINE_BYTES - 4, "...", 4);
+    blank_controls(line);
+    log_redact(line);
+    size_t length = strlen(line);
+    line[length++] = '\n';
+    ssize_t ignored UNUSED = write(STDERR_FILENO, line, length);
+    errno = saved_errno;
+}

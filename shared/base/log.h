@@ -1,0 +1,22 @@
+/** log.h - one line an event on stderr: `2026-11-22T01:02:03.004Z level area: sentence key=value`.
+ *  Whatever looks like a secret (an API key `pk_...`, a JWT `eyJ...`) is masked at this one place, in case it got in.
+ *  Any thread; a line is one write(2). */
+#pragma once
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+
+/** Lines below this level are dropped; default LOG_INFO. Called once, before threads start. */
+void log_set_level(enum log_level level);
+
+/** `area` names the room ("launcher"); the sentence should carry ids as key=value. Cut at 4 KiB; control characters
+ *  are printed as ?. */
+void log_write(enum log_level level, const char *area, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+#define log_debug(...) log_write(LOG_DEBUG, __VA_ARGS__)
+#define log_info(...)  log_write(LOG_INFO, __VA_ARGS__)
+#define log_warn(...)  log_write(LOG_WARN, __VA_ARGS__)
+#define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
+
+/** Masks secrets in `line` in place (it gets shorter): what follows `pk_` (API keys), `pj_` (join tokens) or the first
+ * 8 characters of a JWT (`eyJ...`), up to the end of its run of [A-Za-z0-9_.-], becomes `***`. */
+void log_redact(char *line);

@@ -1,0 +1,95 @@
+"""The rooms: programs use shared, shared uses base, nobody looks upwards or sideways; greps the includes."""
+import os
+import re
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+
+# A room may include from itself and from these; the longest matching row counts.
+ALLOWED = {
+    "shared/base": [],
+    "shared/capability": ["shared/base"],
+    "shared/http": ["shared/base"],
+    "shared/node_protocol": ["shared/base"],
+    "negotiator/ledger": ["shared/base", "shared/capability"],
+    "negotiator/leasing": ["negotiator/ledger", "shared/base", "shared/capability"],
+    "negotiator/fleet": ["negotiator/ledger", "shared/base", "shared/capability", "shared/node_protocol"],
+    "negotiator/dialects": ["negotiator/leasing", "negotiator/fleet", "shared/base", "shared/http", "shared/capability"],
+    "negotiator": ["negotiator", "shared"],
+    "sandboxd/front_launcher": ["shared/base", "shared/capability"],
+    "sandboxd/front_init": ["shared/base"],
+    "sandboxd/isolation": ["shared/base", "sandboxd/init/inherit.h"],
+    "sandboxd/init": ["sandboxd/front_init", "shared/base"],
+    "sandboxd/launcher": ["sandboxd/isolation", "sandboxd/front_launcher", "shared/base", "shared/capability"],
+    "sandboxd/sandbox": ["sandboxd/front_launcher", "sandboxd/front_init", "shared/base", "shared/capability",
+                         "shared/http/loop.h", "shared/node_protocol"],
+    "sandboxd/dialects": ["sandboxd/sandbox", "shared/base", "shared/http", "shared/capability"],
+    "sandboxd/front": ["sandboxd/dialects", "sandboxd/sandbox", "sandboxd/front_launcher", "sandboxd/front_init",
+                       "sandboxd/launcher/settings.h", "shared"],
+    "sandboxd": ["sandboxd", "shared"],
+    "clients/c": ["shared/base", "shared/capability"],
+    "clients/cli": ["clients/c", "shared/base", "shared/capability"],
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+
+
+def room_of(path):
+    matches = [room for room in ALLOWED if path.startswith(room + "/")]
+    return max(matches, key=len) if matches else None
+
+
+def sources():
+    for top in ("shared", "negotiator", "sandboxd", "clients"):
+        for folder, _, files in os.walk(os.path.join(ROOT, top)):
+            for name in files:
+                if name.endswith((".c", ".h")):
+                    yield os.path.relpath(os.path.join(folder, name), ROOT)
+
+
+def wrong_includes(path, text):
+    room = room_of(path)
+    if room is None:
+        return [f"{path}: stands in no room"]
+    wrong = []
+    for included in INCLUDE.findall(text):
+        allowed = [room] + ALLOWED[room]
+        if not any(included == a or included.startswith(a + "/") for a in allowed):
+            wrong.append(f"{path} includes {included}: {room} may use only {', '.join(ALLOWED[room]) or 'itself'}")
+    return wrong
+
+
+class Layering(unittest.TestCase):
+    def test_no_room_looks_upwards_or_sideways(self):
+        wrong = []
+        for path in sources():
+            with open(os.path.join(ROOT, path)) as source:
+                wrong += wrong_includes(path, source.read())
+        self.assertEqual(wrong, [])
+
+    def test_the_check_can_fail(self):
+        self.assertTrue(wrong_includes("shared/base/x.c", '#include "negotiator/main.h"\n'))
+        self.assertTrue(wrong_includes("sandboxd/dialects/x.c", '#include "sandboxd/launcher/slots.h"\n'))
+        self.assertTrue(wrong_includes("elsewhere/x.c", ""))
+        self.assertFalse(wrong_includes("shared/http/x.c", '#include "shared/base/fd.h"\n#include <h2o.h>\n'))
+
+    def test_a_dialect_makes_no_system_call(self):
+        calls = re.compile(r"\b(open|openat|unlink|fork|clone3|kill|mount|socket|connect|pipe2?|splice|ioctl|mmap)\s*\(")
+        for path in sources():
+            if "/dialects/" not in path or not path.endswith(".c"):
+                continue
+            with open(os.path.join(ROOT, path)) as source:
+                text = re.sub(r"/\*.*?\*/|//[^\n]*|\"(\\.|[^\"\\])*\"", "", source.read(), flags=re.S)
+            self.assertEqual(calls.findall(text), [], path)
+
+    def test_every_header_guards_itself_and_says_its_job(self):
+        for path in sources():
+            if not path.endswith(".h"):
+                continue
+            with open(os.path.join(ROOT, path)) as source:
+                text = source.read()
+            self.assertIn("#pragma once", text, path)
+            self.assertTrue(text.startswith("/** " + os.path.basename(path)), path)
+
+
+if __name__ == "__main__":
+    unittest.main()

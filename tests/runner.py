@@ -1,0 +1,123 @@
+#!/usr/bin/python3
+"""Runs all tests that are built and counts them: unit programs (exit 0, 1, 77), Python scenarios, short fuzzing.
+
+usage: runner.py [AREA ...]   areas: unit tsan fuzz layering scenario escape contract faults
+"""
+import glob
+import os
+import subprocess
+import sys
+import time
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+TSAN_ROOMS = ("negotiator", "shared-http")
+FUZZ_SECONDS = int(os.environ.get("PARLEY_FUZZ_SECONDS", "5"))
+PROGRAM_TIMEOUT_S = 240
+
+
+class Counts:
+    def __init__(self):
+        self.passed, self.failed, self.skipped = 0, 0, 0
+
+    def tell(self, outcome, name, seconds, detail=""):
+        setattr(self, outcome, getattr(self, outcome) + 1)
+        print(f"{outcome:8} {name} ({seconds:.1f} s){': ' + detail if detail else ''}", flush=True)
+
+
+def run_program(counts, name, command, environment):
+    started = time.monotonic()
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=PROGRAM_TIMEOUT_S)
+        status, output = done.returncode, done.stdout.decode("utf-8", "replace")
+    except subprocess.TimeoutExpired as late:
+        status, output = -1, (late.stdout or b"").decode("utf-8", "replace") + "\ntimed out"
+    seconds = time.monotonic() - started
+    if status == 0:
+        counts.tell("passed", name, seconds)
+    elif status == 77:
+        counts.tell("skipped", name, seconds, output.strip().splitlines()[-1] if output.strip() else "")
+    else:
+        counts.tell("failed", name, seconds, f"exit {status}")
+        print("\n".join("    " + line for line in output.splitlines()[-60:]), flush=True)
+
+
+def run_units(counts, preset, rooms=None):
+    environment = dict(os.environ, PARLEY_BIN=os.path.join(ROOT, "build", preset, "bin"), PARLEY_SOURCE=ROOT,
+                       TSAN_OPTIONS="suppressions=" + os.path.join(ROOT, "tests", "tsan.suppressions"))
+    for program in sorted(glob.glob(os.path.join(ROOT, "build", preset, "unit", "unit-*"))):
+        name = os.path.basename(program)[len("unit-"):]
+        if rooms is None or name.startswith(rooms):
+            run_program(counts, f"{preset}/{name}", [program], environment)
+
+
+def run_fuzzers(counts):
+    for program in sorted(glob.glob(os.path.join(ROOT, "build", "fuzz", "fuzz", "fuzz-*"))):
+        name = os.path.basename(program)[len("fuzz-"):]
+        corpus = os.path.join(ROOT, "tests", "fuzz", "corpus", name.removesuffix("_fuzz"))
+        scratch = os.path.join(ROOT, "build", "fuzz", "scratch-" + name)
+        os.makedirs(scratch, exist_ok=True)
+        folders = [scratch] + ([corpus] if os.path.isdir(corpus) else [])
+        run_program(counts, f"fuzz/{name}", [program, f"-max_total_time={FUZZ_SECONDS}", "-rss_limit_mb=2048",
+                                             "-timeout=10", f"-artifact_prefix={scratch}-", *folders], dict(os.environ))
+
+
+class Result(unittest.TestResult):
+    """Prints a line a test as it ends."""
+
+    def __init__(self, counts):
+        super().__init__()
+        self.counts = counts
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.started = time.monotonic()
+
+    def tell(self, outcome, test, detail=""):
+        self.counts.tell(outcome, test.id(), time.monotonic() - getattr(self, "started", time.monotonic()), detail)
+
+    def addSuccess(self, test):
+        self.tell("passed", test)
+
+    def addSkip(self, test, reason):
+        self.tell("skipped", test, reason)
+
+    def addFailure(self, test, err):
+        self.tell("failed", test)
+        print("    " + self._exc_info_to_string(err, test).replace("\n", "\n    "), flush=True)
+
+    addError = addFailure
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None:
+            self.addFailure(subtest, err)
+
+
+def run_python(counts, area):
+    suite = unittest.defaultTestLoader.discover(os.path.join(ROOT, "tests", area), pattern="*_test.py",
+                                                top_level_dir=os.path.join(ROOT, "tests", area))
+    suite.run(Result(counts))
+
+
+def main():
+    areas = sys.argv[1:] or ["layering", "unit", "tsan", "fuzz", "scenario", "escape", "faults", "contract"]
+    counts = Counts()
+    for area in areas:
+        if area == "unit":
+            run_units(counts, "debug")
+        elif area == "tsan":
+            run_units(counts, "tsan", TSAN_ROOMS)
+        elif area == "fuzz":
+            run_fuzzers(counts)
+        elif os.path.isdir(os.path.join(ROOT, "tests", area)):
+            run_python(counts, area)
+        else:
+            sys.exit(f"no area {area!r}: {__doc__}")
+    print(f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped")
+    sys.exit(1 if counts.failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+/* log_test.c - one write a line, levels, cut lines, and no secret in any of them. */
+#include "shared/base/log.h"
+#include "tests/unit/check.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#define KEY_43 "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-_abcde"
+#define JWT    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJwcm4ifQ.c2lnbmF0dXJl-_.cjE.bWFj"
+
+static void check_redacted(const char *line, const char *want)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s", line);
+    log_redact(text);
+    CHECK_TEXT(text, want);
+}
+
+static void test_redact(void)
+{
+    check_redacted("", "");
+    check_redacted("nothing secret here", "nothing secret here");
+    check_redacted("key=pk_" KEY_43 " next", "key=pk_*** next");
+    check_redacted("pk_" KEY_43, "pk_***");
+    check_redacted("\"pk_" KEY_43 "\",\"pk_" KEY_43 "\"", "\"pk_***\",\"pk_***\"");
+    check_redacted("--token pj_id.secret.hash end", "--token pj_*** end");
+    check_redacted("Bearer " JWT "; x", "Bearer eyJhbGci***; x");
+    check_redacted("/c/" JWT "/exec?token=" JWT "&a=1", "/c/eyJhbGci***/exec?token=eyJhbGci***&a=1");
+    check_redacted("cut pk_AB", "cut pk_**");
+    check_redacted("pk_", "pk_");
+    check_redacted("eyJ", "eyJ");
+    check_redacted("eyJabcde", "eyJabcde");
+    check_redacted("eyJabcde.", "eyJabcde*");
+    check_redacted("xpk_" KEY_43, "xpk_***");
+}
+
+/* What log_write writes to stderr comes back through a pipe; one read is one write of at most PIPE_BUF. */
+static size_t logged(char *to, size_t size, int pipe_end)
+{
+    ssize_t got = read(pipe_end, to, size - 1);
+    to[got < 0 ? 0 : got] = '\0';
+    return got < 0 ? 0 : (size_t)got;
+}
+
+static void test_lines(int from)
+{
+    char line[8192];
+    errno = 1234;
+    log_info("launcher", "slot taken slot=%d key=%s", 5, "pk_" KEY_43);
+    CHECK(errno == 1234);
+    CHECK(logged(line, sizeof line, from) > 0);
+    CHECK(strlen(line) > 25 && line[4] == '-' && line[23] == 'Z');
+    CHECK_TEXT(line + 24, " info launcher: slot taken slot=5 key=pk_***\n");
+
+    log_debug("launcher", "dropped");
+    log_write((enum log_level)9, "launcher", "no level");
+    log_set_level(LOG_WARN);
+    log_info("launcher", "dropped too");
+    log_error("front", "a\nb\x1b[31m\x7f \xC3\xA4 \xC2\x9B \xFF\xE2\x82 end");
+    logged(line, sizeof line, from);
+    CHECK_TEXT(line + 24, " error front: a?b?[31m? \xC3\xA4 ?? ??? end\n");
+
+    char longest[6000];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    log_warn("front", "%s", longest);
+    size_t length = logged(line, sizeof line, from);
+    CHECK(length == 4096 && line[4095] == '\n' && strncmp(line + 4092, "...", 3) == 0);
+
+    /* A token that is cut is masked all the same. */
+    memcpy(longest, "eyJ", 3);
+    memset(longest + 3, 'S', 5900);
+    log_warn("front", "%s", longest);
+    logged(line, sizeof line, from);
+    CHECK(strstr(line, "eyJSSSSS***\n") != NULL);
+}
+
+int main(void)
+{
+    test_redact();
+    int ends[2];
+    int old = dup(STDERR_FILENO);
+    if (old < 0 || pipe(ends) < 0 || dup2(ends[1], STDERR_FILENO) < 0)
+        return 1;
+    int before = check_failures;
+    test_lines(ends[0]);
+    dup2(old, STDERR_FILENO);
+    if (check_failures != before) {
+        char said[8192];
+        close(ends[1]);
+        logged(said, sizeof said, ends[0]);
+        fprintf(stderr, "%s\n", said);
+        return 1;
+    }
+    close(old);
+    close(ends[0]);
+    close(ends[1]);
+    return check_done();
+}
