@@ -1,0 +1,109 @@
+#include "clients/c/call.h"
+
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <sodium.h>
+#include <string.h>
+
+void call_prepare(CURL *curl)
+{
+    curl_easy_setopt(curl, CURLOPT_PROXY, "");
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, 5000L);
+    curl_easy_setopt(curl, CURLOPT_USERAGENT, "parley/" PARLEY_VERSION);
+}
+
+struct curl_slist *call_add_credential(struct curl_slist *headers, const char *credential)
+{
+    if (!credential)
+        return headers;
+    char *line = memory_printf("Authorization: Bearer %s", credential);
+    headers = curl_slist_append(headers, line);
+    sodium_memzero(line, strlen(line));
+    free(line);
+    return headers;
+}
+
+bool call_refused(long status, const char *body, size_t size, struct error *err)
+{
+    json_t *reply = size ? json_loadb(body, size, 0, NULL) : NULL;
+    json_t *inner = json_object_get(reply, "error");
+    const char *code = json_string_value(json_object_get(inner, "code"));
+    const char *message = json_string_value(json_object_get(inner, "message"));
+    if (code && message)
+        error_set(err, error_kind_of_code(code), "%s", message);
+    else
+        error_set(err, status == 404 ? ERROR_NOT_FOUND : ERROR_INTERNAL, "the server answered %ld without a reason",
+                  status);
+    json_decref(reply);
+    return false;
+}
+
+bool call_failed(CURLcode code, const char *url, struct error *err)
+{
+    const char *scheme_end = strstr(url, "://");
+    const char *host = scheme_end ? scheme_end + 3 : url;
+    int host_length = (int)strcspn(host, "/?"); /* a path may hold a token: never print it */
+    enum error_kind kind = code == CURLE_OPERATION_TIMEDOUT ? ERROR_TIMEOUT : ERROR_NODE_UNREACHABLE;
+    return error_set(err, kind, "no answer from %.*s: %s", host_length, host, curl_easy_strerror(code));
+}
+
+static size_t collect(char *data, size_t one, size_t count, void *cookie)
+{
+    struct text *reply = cookie;
+    if (reply->length + one * count > CALL_REPLY_MAX_BYTES)
+        return 0;
+    text_append(reply, data, one * count);
+    return one * count;
+}
+
+static bool read_reply(long status, const struct text *text, json_t **reply, struct error *err)
+{
+    if (status < 200 || status > 299)
+        return call_refused(status, text->data, text->length, err);
+    if (!reply)
+        return true;
+    if (text->length == 0) {
+        *reply = NULL;
+        return true;
+    }
+    json_t *read = json_loadb(text->data, text->length, JSON_REJECT_DUPLICATES, NULL);
+    if (!read)
+        return error_set(err, ERROR_INTERNAL, "the server's answer is no JSON");
+    *reply = read;
+    return true;
+}
+
+bool call_json(const struct call *call, json_t **reply, int *status, struct error *err)
+{
+    CURL *curl = curl_easy_init();
+    if (!curl)
+        return error_set(err, ERROR_INTERNAL, "libcurl does not start");
+    AUTO_TEXT text = {0};
+    AUTO_FREE char *body = call->body ? json_dumps(call->body, JSON_COMPACT) : NULL;
+    struct curl_slist *headers = call_add_credential(NULL, call->credential);
+    if (body)
+        headers = curl_slist_append(headers, "Content-Type: application/json");
+    call_prepare(curl);
+    curl_easy_setopt(curl, CURLOPT_URL, call->url);
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, call->method);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(call->timeout_ms ? call->timeout_ms : 60000));
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, collect);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &text);
+    if (body)
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
+    CURLcode code = curl_easy_perform(curl);
+    long answered = 0;
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answered);
+    curl_slist_free_all(headers);
+    curl_easy_cleanup(curl);
+    if (code != CURLE_OK)
+        return call_failed(code, call->url, err);
+    if (status)
+        *status = (int)answered;
+    return read_reply(answered, &text, reply, err);
+}

@@ -1,0 +1,163 @@
+#include "clients/c/place.h"
+
+#include "shared/base/fd.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <libgen.h>
+#include <limits.h>
+#include <pwd.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char DEFAULT_URL[] = "http://127.0.0.1:8700";
+static const size_t CONFIG_MAX_BYTES = 64 * 1024;
+
+void place_done(struct place *place)
+{
+    free(place->url);
+    if (place->api_key)
+        sodium_memzero(place->api_key, strlen(place->api_key));
+    free(place->api_key);
+    *place = (struct place){0};
+}
+
+/* The user who typed sudo; NULL when nobody did, or when an own folder was asked for. */
+static const struct passwd *asking_user(const char *folder_variable)
+{
+    const char *uid = getenv("SUDO_UID");
+    uint64_t number;
+    if (geteuid() != 0 || getenv(folder_variable) || !uid || !text_parse_u64(uid, strlen(uid), UINT32_MAX, &number))
+        return NULL;
+    return getpwuid((uid_t)number);
+}
+
+static char *home_path(const char *folder_variable, const char *below_home, const char *name)
+{
+    const struct passwd *user = asking_user(folder_variable);
+    if (user)
+        return memory_printf("%s/%s/parley/%s", user->pw_dir, below_home, name);
+    const char *folder = getenv(folder_variable);
+    if (folder && folder[0] == '/')
+        return memory_printf("%s/parley/%s", folder, name);
+    const char *home = getenv("HOME");
+    if (!home || home[0] != '/') {
+        const struct passwd *self = getpwuid(geteuid());
+        home = self ? self->pw_dir : "/";
+    }
+    return memory_printf("%s/%s/parley/%s", home, below_home, name);
+}
+
+char *place_config_path(void)
+{
+    return home_path("XDG_CONFIG_HOME", ".config", "config.json");
+}
+
+char *place_cache_path(void)
+{
+    return home_path("XDG_CACHE_HOME", ".cache", "grants.json");
+}
+
+void place_give(const char *path)
+{
+    const struct passwd *user = asking_user("XDG_CONFIG_HOME");
+    if (user && lchown(path, user->pw_uid, user->pw_gid) != 0)
+        return; /* the file still works for root; nothing else can be done about it */
+}
+
+bool place_make_folder_of(const char *path, struct error *err)
+{
+    AUTO_FREE char *copy = memory_string(path);
+    const char *folder = dirname(copy);
+    if (!fd_make_folders(folder, 0700, err))
+        return false;
+    place_give(folder);
+    return true;
+}
+
+bool place_load_file(struct place *place, struct error *err)
+{
+    AUTO_FREE char *path = place_config_path();
+    size_t size;
+    AUTO_FREE char *text = fd_read_file(path, CONFIG_MAX_BYTES, &size, err);
+    if (!text)
+        return false;
+    json_error_t where;
+    json_t *config = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
+    const char *url = json_string_value(json_object_get(config, "url"));
+    const char *key = json_string_value(json_object_get(config, "api_key"));
+    bool good = config != NULL && url != NULL;
+    if (good)
+        *place = (struct place){.url = memory_string(url), .api_key = memory_string(key)};
+    sodium_memzero(text, size);
+    json_decref(config);
+    return good || error_set(err, ERROR_INVALID, "%s is not {\"url\": ..., \"api_key\": ...}", path);
+}
+
+static void strip_slash(char *url)
+{
+    size_t length = strlen(url);
+    while (length > 0 && url[length - 1] == '/')
+        url[--length] = '\0';
+}
+
+bool place_load(struct place *place, const char *url, struct error *err)
+{
+    struct error file_error = {0};
+    AUTO_PLACE found = {0};
+    const char *key = getenv("PARLEY_API_KEY");
+    url = url ? url : getenv("PARLEY_URL");
+    if ((!url || !key) && !place_load_file(&found, &file_error) && file_error.kind != ERROR_NOT_FOUND) {
+        *err = file_error;
+        return false;
+    }
+    const char *chosen_url = url ? url : found.url ? found.url : DEFAULT_URL;
+    const char *chosen_key = key ? key : found.api_key;
+    if (!chosen_key) {
+        AUTO_FREE char *path = place_config_path();
+        return error_set(err, ERROR_NOT_FOUND,
+                         "no API key: `parley up -d` writes one to %s, or set PARLEY_API_KEY", path);
+    }
+    *place = (struct place){.url = memory_string(chosen_url), .api_key = memory_string(chosen_key)};
+    strip_slash(place->url);
+    return true;
+}
+
+bool place_store_file(const struct place *place, struct error *err)
+{
+    AUTO_FREE char *path = place_config_path();
+    if (!place_make_folder_of(path, err))
+        return false;
+    json_t *config = json_pack("{s:s, s:s}", "url", place->url, "api_key", place->api_key);
+    char *text = json_dumps(config, JSON_INDENT(2));
+    bool stored = fd_write_file(path, 0600, text, strlen(text), err);
+    sodium_memzero(text, strlen(text));
+    free(text);
+    json_decref(config);
+    if (stored)
+        place_give(path);
+    return stored;
+}
+
+char *place_folder_thread(const char *folder)
+{
+    char real[PATH_MAX];
+    if (!realpath(folder, real))
+        snprintf(real, sizeof real, "%s", folder);
+    unsigned char hash[8];
+    crypto_generichash(hash, sizeof hash, (const unsigned char *)real, strlen(real), NULL, 0);
+    char hex[2 * sizeof hash + 1];
+    text_hex(hex, hash, sizeof hash);
+    const char *slash = strrchr(real, '/');
+    char name[33];
+    snprintf(name, sizeof name, "%.32s", slash && slash[1] ? slash + 1 : "root");
+    for (char *c = name; *c; c++) {
+        char one[2] = {*c, '\0'};
+        if (!text_is_made_of(one, 1, "._-"))
+            *c = '-';
+    }
+    return memory_printf("dir-%s-%s", name, hex);
+}

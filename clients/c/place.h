@@ -1,0 +1,41 @@
+/** place.h - where a client finds its deployment: URL, API key, and the files that hold them (protocol.md, 10). */
+#pragma once
+
+#include "shared/base/cleanup.h"
+#include "shared/base/error.h"
+
+#include <stdbool.h>
+
+/** Who to talk to, and as whom. */
+struct place {
+    char *url;     /* negotiator, without a trailing slash */
+    char *api_key; /* a secret: place_done wipes it */
+};
+
+void place_done(struct place *place);
+#define AUTO_PLACE __attribute__((cleanup(place_done))) struct place
+
+/** $PARLEY_URL and $PARLEY_API_KEY, else config.json, else the default URL. `url` (may be NULL) wins over all.
+ *  ERROR_NOT_FOUND without a key says how to get one; ERROR_INVALID for a config file that is not one. */
+bool place_load(struct place *place, const char *url, struct error *err) MUST_USE;
+
+/** Reads config.json alone: ERROR_NOT_FOUND when there is none. */
+bool place_load_file(struct place *place, struct error *err) MUST_USE;
+
+/** Writes config.json (0600, its folder 0700); under sudo it belongs to the user who asked. */
+bool place_store_file(const struct place *place, struct error *err) MUST_USE;
+
+/** "$XDG_CONFIG_HOME/parley/config.json"; under sudo (without XDG_CONFIG_HOME) the asking user's. The caller frees. */
+char *place_config_path(void) MUST_USE;
+
+/** "$XDG_CACHE_HOME/parley/grants.json", as above. The caller frees. */
+char *place_cache_path(void) MUST_USE;
+
+/** The folder's thread: "dir-<its name>-<16 hex>", the same for every run in `folder` on this machine. The caller frees. */
+char *place_folder_thread(const char *folder) MUST_USE;
+
+/** mkdir -p 0700 for the folder a file lies in, given to the asking user under sudo. */
+bool place_make_folder_of(const char *path, struct error *err) MUST_USE;
+
+/** Under sudo gives `path` to the asking user; else does nothing. */
+void place_give(const char *path);

@@ -1,0 +1,85 @@
+/** cli.h - what the commands share: their signature, the common options, how they talk to people. */
+#pragma once
+
+#include "clients/c/place.h"
+
+#include "shared/base/error.h"
+
+#include <getopt.h>
+#include <jansson.h>
+#include <stdbool.h>
+
+/* Exit statuses of parley itself; a command that ran gives its own. */
+enum cli_exit {
+    CLI_OK = 0,
+    CLI_FAILED = 1,     /* the thing asked for did not happen */
+    CLI_USAGE = 2,      /* the words were wrong */
+    CLI_TIMED_OUT = 124,
+    CLI_NO_SANDBOX = 125 /* `run` failed before the command could */
+};
+
+/** Options every command has; fill before parsing, see cli_common. */
+struct cli_common {
+    bool json;         /* --json: one JSON value on stdout */
+    const char *url;   /* --url */
+    const char *state; /* --state */
+};
+
+/* Values of the common long options, beyond any letter. */
+enum { CLI_OPTION_JSON = 1000, CLI_OPTION_URL, CLI_OPTION_STATE, CLI_OPTION_HELP };
+#define CLI_COMMON_OPTIONS                                                                                             \
+    {"json", no_argument, NULL, CLI_OPTION_JSON}, {"url", required_argument, NULL, CLI_OPTION_URL},                    \
+        {"state", required_argument, NULL, CLI_OPTION_STATE}, {"help", no_argument, NULL, CLI_OPTION_HELP},            \
+    {                                                                                                                  \
+        NULL, 0, NULL, 0                                                                                               \
+    }
+#define CLI_COMMON_HELP                                                                                                \
+    "  --json             one JSON value on stdout\n"                                                                  \
+    "  --url URL          the negotiator (default: PARLEY_URL, config.json, http://127.0.0.1:8700)\n"                  \
+    "  --state DIR        the deployment's state folder (default: PARLEY_STATE, /var/lib/parley as root)\n"            \
+    "  --help             this text\n"
+
+/** Takes one option from getopt_long if it is a common one. --help prints `help` and ends the program; an unknown option
+ *  prints where help is and ends it with CLI_USAGE. True when it was taken. */
+bool cli_common(struct cli_common *common, int option, const char *help);
+
+/** Prints "parley: <sentence>" and the hint ("try: ...", may be NULL) on stderr; returns `status`. */
+int cli_fail(const struct error *err, const char *hint, int status);
+
+/** As cli_fail with a hint that fits the error's kind. */
+int cli_fail_usual(const struct error *err, int status);
+
+/** Prints a wrong use and where help is; returns CLI_USAGE. */
+int cli_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** Prints JSON and a newline; takes the reference. */
+void cli_print_json(json_t *value);
+
+/** "3m", "2h" from `wall_ms` text (RFC 3339) to now, or until it; "-" when it is no time. */
+void cli_print_age(char to[static 16], const char *time);
+
+/** Loads the place with --url; on failure prints and returns false. */
+bool cli_place(struct place *place, const struct cli_common *common);
+
+/** GET, DELETE ... of a path on the negotiator. */
+bool cli_call(const struct place *place, const char *method, const char *path, json_t *body, json_t **reply,
+              struct error *err) MUST_USE;
+
+/** The thread to use: `given`, or the current folder's. The caller frees. */
+char *cli_thread(const char *given) MUST_USE;
+
+/** Full path of a program that is installed beside this one; the caller frees. ERROR_NOT_FOUND. */
+char *cli_sibling(const char *name, struct error *err) MUST_USE;
+
+/** --state, PARLEY_STATE, or the default. The caller frees. */
+char *cli_state(const struct cli_common *common) MUST_USE;
+
+/* The commands. argv[0] is the command's name. */
+int up_main(int argc, char *argv[]);
+int down_main(int argc, char *argv[]);
+int doctor_main(int argc, char *argv[]);
+int run_main(int argc, char *argv[]);
+int ls_main(int argc, char *argv[]);
+int ps_main(int argc, char *argv[]);
+int rm_main(int argc, char *argv[]);
+int token_main(int argc, char *argv[]);

@@ -1,0 +1,82 @@
+/** down.c - `parley down`: stops what `parley up` started. */
+#include "clients/cli/cli.h"
+#include "clients/cli/supervisor.h"
+
+#include "shared/base/clock.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static const char HELP[] = "usage: parley down [--keep] [--state DIR]\n\n"
+                           "Stops the negotiator and sandboxd and ends every sandbox of this deployment.\n\n"
+                           "  --keep             leave the sandboxes running; the next `parley up` adopts them\n" CLI_COMMON_HELP;
+
+static const uint64_t STOP_WITHIN_NS = 40 * 1000000000ULL;
+
+static bool stop_supervisor(const char *state, bool *was_running, struct error *err)
+{
+    pid_t pid = supervisor_running(state);
+    *was_running = pid != 0;
+    if (pid == 0)
+        return true;
+    if (kill(pid, SIGTERM) != 0)
+        return error_set_errno(err, ERROR_FORBIDDEN, "stop the supervisor (pid %d)", (int)pid);
+    uint64_t until = clock_boot_ns() + STOP_WITHIN_NS;
+    while (supervisor_running(state) == pid) {
+        if (clock_boot_ns() > until)
+            return error_set(err, ERROR_TIMEOUT, "the supervisor (pid %d) did not stop within 40 s", (int)pid);
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    }
+    return true;
+}
+
+static bool purge(const char *state, struct error *err)
+{
+    AUTO_FREE char *sandboxd = cli_sibling("parley-sandboxd", err);
+    if (!sandboxd)
+        return false;
+    pid_t pid = fork();
+    if (pid < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "fork");
+    if (pid == 0) {
+        execl(sandboxd, sandboxd, "--purge", "--state", state, (char *)NULL);
+        _exit(127);
+    }
+    int status;
+    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return error_set(err, ERROR_INTERNAL, "some sandboxes could not be ended, see above");
+    return true;
+}
+
+int down_main(int argc, char *argv[])
+{
+    static const struct option LONG[] = {{"keep", no_argument, NULL, 'k'}, CLI_COMMON_OPTIONS};
+    struct cli_common common = {0};
+    bool keep = false, was_running = false;
+    int option;
+    while ((option = getopt_long(argc, argv, "", LONG, NULL)) != -1) {
+        if (!cli_common(&common, option, HELP) && option == 'k')
+            keep = true;
+    }
+    if (optind < argc)
+        return cli_usage("down", "unexpected word \"%s\"", argv[optind]);
+    struct error err = {0};
+    AUTO_FREE char *state = cli_state(&common);
+    if (access(state, F_OK) != 0) {
+        error_set(&err, ERROR_NOT_FOUND, "there is no deployment in %s", state);
+        return cli_fail(&err, "which one? --state DIR or PARLEY_STATE says", CLI_FAILED);
+    }
+    if (!stop_supervisor(state, &was_running, &err))
+        return cli_fail(&err, err.kind == ERROR_FORBIDDEN ? "try: sudo parley down" : NULL, CLI_FAILED);
+    if (!keep && !purge(state, &err))
+        return cli_fail(&err, NULL, CLI_FAILED);
+    if (common.json)
+        cli_print_json(json_pack("{s:b, s:b}", "was_running", was_running, "sandboxes_kept", keep));
+    else
+        puts(was_running ? "stopped" : "was not running");
+    return CLI_OK;
+}

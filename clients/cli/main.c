@@ -1,0 +1,56 @@
+/** main.c - the command table. */
+#include "clients/cli/cli.h"
+
+#include "shared/capability/keys.h"
+
+#include <curl/curl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct command {
+    const char *name;
+    int (*main)(int argc, char *argv[]);
+    const char *help;
+} COMMANDS[] = {
+    {"up", up_main, "start both planes on this machine (-d: in the background)"},
+    {"down", down_main, "stop them and end their sandboxes"},
+    {"doctor", doctor_main, "which isolation layers are active, what is missing, how to get it"},
+    {"run", run_main, "run code in a sandbox: parley run [--lang python] (FILE | -c CODE | -- CMD...)"},
+    {"ls", ls_main, "list sandboxes"},
+    {"ps", ps_main, "list the processes of a sandbox"},
+    {"rm", rm_main, "end a sandbox"},
+    {"token", token_main, "show, decode or narrow a capability"},
+};
+
+static void print_help(FILE *to)
+{
+    fprintf(to, "parley - a sandbox for every agent thread, and a capability that can leak without ruin\n\n"
+                "usage: parley COMMAND [options]\n\n");
+    for (size_t i = 0; i < sizeof COMMANDS / sizeof *COMMANDS; i++)
+        fprintf(to, "  %-8s %s\n", COMMANDS[i].name, COMMANDS[i].help);
+    fprintf(to, "\n`parley COMMAND --help` tells more. Start here:\n"
+                "  sudo parley up -d && parley run -c 'print(6 * 7)'\n");
+}
+
+int main(int argc, char *argv[])
+{
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(argc < 2 ? stderr : stdout);
+        return argc < 2 ? CLI_USAGE : CLI_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        puts("parley " PARLEY_VERSION);
+        return CLI_OK;
+    }
+    signal(SIGPIPE, SIG_IGN);
+    keys_start();
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+        return CLI_FAILED;
+    for (size_t i = 0; i < sizeof COMMANDS / sizeof *COMMANDS; i++) {
+        if (strcmp(argv[1], COMMANDS[i].name) == 0)
+            return COMMANDS[i].main(argc - 1, argv + 1);
+    }
+    fprintf(stderr, "parley: no command \"%s\"; `parley --help` lists them\n", argv[1]);
+    return CLI_USAGE;
+}

@@ -1,0 +1,77 @@
+/** ps.c - `parley ps`: the processes of a thread's sandbox. */
+#include "clients/cli/cli.h"
+
+#include "clients/c/call.h"
+#include "clients/c/grant.h"
+
+#include "shared/base/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char HELP[] = "usage: parley ps [--thread T]\n\n"
+                           "Lists the commands started in the thread's sandbox (running, and ended less than 10 minutes ago).\n\n"
+                           "  --thread T         the conversation (default: the current folder's own)\n" CLI_COMMON_HELP;
+
+static bool fetch(const struct grant *grant, json_t **reply, struct error *err)
+{
+    AUTO_FREE char *url = memory_printf("%s/processes", grant->http);
+    struct call call = {.method = "GET", .url = url, .credential = grant->token};
+    return call_json(&call, reply, NULL, err);
+}
+
+static bool list(const struct place *place, const char *thread, json_t **reply, struct error *err)
+{
+    struct grant_request request = {.thread = thread, .mode = "attach_only"};
+    AUTO_GRANT grant = {0};
+    return grant_negotiate(&grant, place, &request, err) && fetch(&grant, reply, err);
+}
+
+static void print_row(const json_t *process)
+{
+    char age[16];
+    const char *id = json_string_value(json_object_get(process, "id"));
+    const char *state = json_string_value(json_object_get(process, "state"));
+    const char *command = json_string_value(json_object_get(process, "cmd"));
+    const json_t *code = json_object_get(process, "exit_code");
+    cli_print_age(age, json_string_value(json_object_get(process, "started_at")));
+    char exit_text[16] = "-";
+    if (json_is_integer(code))
+        snprintf(exit_text, sizeof exit_text, "%d", (int)json_integer_value(code));
+    printf("%-26s %7d %-8s %-5s %-6s %s\n", id ? id : "-", (int)json_integer_value(json_object_get(process, "pid")),
+           state ? state : "-", exit_text, age, command ? command : "");
+}
+
+int ps_main(int argc, char *argv[])
+{
+    static const struct option LONG[] = {{"thread", required_argument, NULL, 't'}, CLI_COMMON_OPTIONS};
+    struct cli_common common = {0};
+    const char *given = NULL;
+    int option;
+    while ((option = getopt_long(argc, argv, "", LONG, NULL)) != -1) {
+        if (!cli_common(&common, option, HELP) && option == 't')
+            given = optarg;
+    }
+    if (optind < argc)
+        return cli_usage("ps", "unexpected word \"%s\"", argv[optind]);
+    AUTO_PLACE place = {0};
+    if (!cli_place(&place, &common))
+        return CLI_FAILED;
+    AUTO_FREE char *thread = cli_thread(given);
+    struct error err = {0};
+    json_t *reply = NULL;
+    if (!list(&place, thread, &reply, &err))
+        return cli_fail(&err, err.kind == ERROR_NOT_FOUND ? "this thread has no sandbox yet: `parley run` makes one" : NULL,
+                        CLI_FAILED);
+    if (common.json) {
+        cli_print_json(reply);
+        return CLI_OK;
+    }
+    printf("%-26s %7s %-8s %-5s %-6s %s\n", "ID", "PID", "STATE", "EXIT", "AGE", "COMMAND");
+    size_t index;
+    json_t *process;
+    json_array_foreach(json_object_get(reply, "processes"), index, process)
+        print_row(process);
+    json_decref(reply);
+    return CLI_OK;
+}

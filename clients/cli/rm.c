@@ -1,0 +1,94 @@
+/** rm.c - `parley rm`: ends sandboxes. */
+#include "clients/cli/cli.h"
+
+#include "clients/c/grant.h"
+
+#include "shared/base/memory.h"
+#include "shared/base/random.h"
+
+#include <curl/curl.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char HELP[] = "usage: parley rm (NAME | ID)... | --thread T\n\n"
+                           "Ends sandboxes: SIGTERM, 10 s, SIGKILL; their files are gone. With --thread only that thread's\n"
+                           "lease ends; the sandbox lives while another thread holds it.\n\n"
+                           "  --thread T         release this thread's sandbox\n" CLI_COMMON_HELP;
+
+/* An id as it is, a name looked up among the living. The caller frees; NULL with err. */
+static char *find_id(const struct place *place, const char *given, struct error *err)
+{
+    if (random_is_id(given, "sbx"))
+        return memory_string(given);
+    char *escaped = curl_easy_escape(NULL, given, 0);
+    AUTO_FREE char *path = memory_printf("/sandboxes?name=%s", escaped ? escaped : "");
+    curl_free(escaped);
+    json_t *reply = NULL;
+    if (!cli_call(place, "GET", path, NULL, &reply, err))
+        return NULL;
+    char *found = NULL;
+    size_t index;
+    json_t *sandbox;
+    json_array_foreach(json_object_get(reply, "sandboxes"), index, sandbox)
+    {
+        const char *state = json_string_value(json_object_get(sandbox, "state"));
+        const char *id = json_string_value(json_object_get(sandbox, "id"));
+        if (!found && id && state && strcmp(state, "terminated") != 0 && strcmp(state, "failed") != 0)
+            found = memory_string(id);
+    }
+    json_decref(reply);
+    if (!found)
+        error_set(err, ERROR_NOT_FOUND, "no living sandbox is called \"%s\"", given);
+    return found;
+}
+
+static bool remove_one(const struct place *place, const char *given, struct error *err)
+{
+    AUTO_FREE char *id = find_id(place, given, err);
+    if (!id)
+        return false;
+    AUTO_FREE char *path = memory_printf("/sandboxes/%s", id);
+    if (!cli_call(place, "DELETE", path, NULL, NULL, err))
+        return false;
+    grant_forget_sandbox(id);
+    return true;
+}
+
+static bool release(const struct place *place, const char *thread, struct error *err)
+{
+    AUTO_FREE char *path = memory_printf("/threads/%s/sandbox", thread);
+    return cli_call(place, "DELETE", path, NULL, NULL, err);
+}
+
+int rm_main(int argc, char *argv[])
+{
+    static const struct option LONG[] = {{"thread", required_argument, NULL, 't'}, CLI_COMMON_OPTIONS};
+    struct cli_common common = {0};
+    const char *thread = NULL;
+    int option;
+    while ((option = getopt_long(argc, argv, "", LONG, NULL)) != -1) {
+        if (!cli_common(&common, option, HELP) && option == 't')
+            thread = optarg;
+    }
+    if (optind == argc && !thread)
+        return cli_usage("rm", "which one? Give a name, an id or --thread T");
+    AUTO_PLACE place = {0};
+    if (!cli_place(&place, &common))
+        return CLI_FAILED;
+    struct error err = {0};
+    int status = CLI_OK;
+    json_t *removed = json_array();
+    if (thread && !release(&place, thread, &err))
+        status = cli_fail_usual(&err, CLI_FAILED);
+    for (int i = optind; i < argc; i++) {
+        if (!remove_one(&place, argv[i], &err))
+            status = cli_fail_usual(&err, CLI_FAILED);
+        else
+            json_array_append_new(removed, json_string(argv[i]));
+    }
+    if (common.json)
+        cli_print_json(removed);
+    else
+        json_decref(removed);
+    return status;
+}

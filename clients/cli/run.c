@@ -1,0 +1,322 @@
+/** run.c - `parley run`: code, a file or a command in the thread's sandbox. */
+#include "clients/cli/cli.h"
+
+#include "clients/c/grant.h"
+#include "clients/c/remote.h"
+
+#include "shared/base/fd.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+
+static const size_t CODE_MAX_BYTES = 131071; /* one argument of execve(2), MAX_ARG_STRLEN less its NUL */
+
+static const char HELP[] =
+    "usage: parley run [options] (FILE [ARG...] | -c CODE [ARG...] | -- CMD [ARG...])\n\n"
+    "Runs in the sandbox of a thread and passes stdin, output, Ctrl-C and the exit status on.\n"
+    "FILE and CODE run in python, bash or node; CMD runs as it is.\n\n"
+    "  -c CODE            code to run\n"
+    "  --lang LANG        python, bash or node (default: by FILE's ending, else python)\n"
+    "  --sandbox NAME     auto (default), or a sandbox's name or id as a hint\n"
+    "  --thread T         the conversation (default: the current folder's own)\n"
+    "  --scopes 'A B'     ask for these scopes only (needs at least process)\n"
+    "  --timeout S        kill it after S seconds; parley then exits with 124\n"
+    "  --cwd DIR          folder inside (default /workspace)\n"
+    "  --env NAME=VALUE   set a variable; repeatable\n"
+    "  -n, --no-stdin     do not read stdin\n"
+    "  -v, --verbose      tell which sandbox is used\n" CLI_COMMON_HELP
+    "\nExit status: the command's own, 128 + n when signal n ended it, 124 timed out, 125 parley failed, 2 wrong use.\n";
+
+enum language { LANGUAGE_NONE, LANGUAGE_PYTHON, LANGUAGE_BASH, LANGUAGE_NODE };
+
+struct run_options {
+    struct cli_common common;
+    const char *code, *language, *sandbox, *thread, *scopes, *cwd;
+    const char **variables; /* NULL-ended */
+    size_t variable_count;
+    double timeout_s;
+    bool no_stdin, verbose, is_command;
+    char **rest; /* what follows the options */
+    int rest_count;
+};
+
+/* What --json collects instead of passing through. */
+struct capture {
+    bool json;
+    bool verbose;
+    struct text streams[2];
+};
+
+static void add_variable(struct run_options *options, const char *pair)
+{
+    options->variables = memory_resize(options->variables, (options->variable_count + 2) * sizeof *options->variables);
+    options->variables[options->variable_count++] = pair;
+    options->variables[options->variable_count] = NULL;
+}
+
+static int take_option(struct run_options *options, int option)
+{
+    char *end = NULL;
+    switch (option) {
+    case 'c':
+        options->code = optarg;
+        return 0;
+    case 'l':
+        options->language = optarg;
+        return 0;
+    case 's':
+        options->sandbox = optarg;
+        return 0;
+    case 't':
+        options->thread = optarg;
+        return 0;
+    case 'S':
+        options->scopes = optarg;
+        return 0;
+    case 'C':
+        options->cwd = optarg;
+        return 0;
+    case 'n':
+        options->no_stdin = true;
+        return 0;
+    case 'v':
+        options->verbose = true;
+        return 0;
+    case 'e':
+        add_variable(options, optarg);
+        return strchr(optarg, '=') && optarg[0] != '=' ? 0 : cli_usage("run", "--env wants NAME=VALUE, not \"%s\"", optarg);
+    case 'T':
+        options->timeout_s = strtod(optarg, &end);
+        return *optarg && *end == '\0' && options->timeout_s > 0 && options->timeout_s <= 86400
+                   ? 0
+                   : cli_usage("run", "--timeout wants seconds above 0 and up to 86400, not \"%s\"", optarg);
+    default:
+        return 0;
+    }
+}
+
+static int read_options(struct run_options *options, int argc, char *argv[])
+{
+    static const struct option LONG[] = {
+        {"lang", required_argument, NULL, 'l'},     {"sandbox", required_argument, NULL, 's'},
+        {"thread", required_argument, NULL, 't'},   {"scopes", required_argument, NULL, 'S'},
+        {"timeout", required_argument, NULL, 'T'},  {"cwd", required_argument, NULL, 'C'},
+        {"env", required_argument, NULL, 'e'},      {"no-stdin", no_argument, NULL, 'n'},
+        {"verbose", no_argument, NULL, 'v'},        CLI_COMMON_OPTIONS};
+    int option, wrong = 0;
+    while (!wrong && (option = getopt_long(argc, argv, "+c:nv", LONG, NULL)) != -1) {
+        if (!cli_common(&options->common, option, HELP))
+            wrong = take_option(options, option);
+    }
+    options->rest = argv + optind;
+    options->rest_count = argc - optind;
+    options->is_command = optind > 0 && strcmp(argv[optind - 1], "--") == 0 && !options->code;
+    if (!wrong && !options->code && options->rest_count == 0)
+        return cli_usage("run", "nothing to run: give FILE, -c CODE or -- CMD");
+    return wrong;
+}
+
+static enum language language_of(const struct run_options *options, const char *file)
+{
+    static const struct {
+        const char *name;
+        enum language language;
+    } NAMES[] = {{"python", LANGUAGE_PYTHON}, {"py", LANGUAGE_PYTHON}, {"bash", LANGUAGE_BASH}, {"sh", LANGUAGE_BASH},
+                 {"node", LANGUAGE_NODE},     {"js", LANGUAGE_NODE},   {"mjs", LANGUAGE_NODE}};
+    const char *dot = file ? strrchr(file, '.') : NULL;
+    const char *name = options->language ? options->language : dot ? dot + 1 : file ? "" : "python";
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        if (strcmp(name, NAMES[i].name) == 0)
+            return NAMES[i].language;
+    }
+    return LANGUAGE_NONE;
+}
+
+/* Each interpreter takes the code as an argument, so that stdin stays the user's. */
+static size_t interpreter(const char **arguments, enum language language, const char *code, const char *name)
+{
+    size_t count = 0;
+    arguments[count++] = language == LANGUAGE_PYTHON ? "python3" : language == LANGUAGE_BASH ? "bash" : "node";
+    arguments[count++] = language == LANGUAGE_NODE ? "-e" : "-c";
+    arguments[count++] = code;
+    if (language == LANGUAGE_BASH)
+        arguments[count++] = name;
+    if (language == LANGUAGE_NODE)
+        arguments[count++] = "--";
+    return count;
+}
+
+/* Builds argv. `*loaded` holds the file's text for as long as argv is used. */
+static int build_arguments(const struct run_options *options, const char **arguments, char **loaded)
+{
+    size_t count = 0;
+    int first = 0;
+    if (!options->is_command) {
+        const char *file = options->code ? NULL : options->rest[first++];
+        enum language language = language_of(options, file);
+        if (language == LANGUAGE_NONE)
+            return cli_usage("run", "which language is %s? Allowed: --lang python, bash or node",
+                             options->language ? options->language : file);
+        struct error err = {0};
+        size_t size = options->code ? strlen(options->code) : 0;
+        if (file && !(*loaded = fd_read_file(file, CODE_MAX_BYTES, &size, &err)))
+            return cli_fail(&err, err.kind == ERROR_TOO_LARGE ? "large scripts go through stdin: parley run -- python3 - < FILE"
+                                                              : "to run a command, put -- before it", CLI_USAGE);
+        const char *code = file ? *loaded : options->code;
+        if (size > CODE_MAX_BYTES || strlen(code) != size)
+            return cli_usage("run", "code must be text of at most %zu bytes", CODE_MAX_BYTES);
+        count = interpreter(arguments, language, code, file ? file : "parley");
+    }
+    for (; first < options->rest_count; first++)
+        arguments[count++] = options->rest[first];
+    arguments[count] = NULL;
+    return 0;
+}
+
+static void on_output(void *cookie, bool is_stderr, const void *data, size_t size)
+{
+    struct capture *capture = cookie;
+    if (capture->json) {
+        text_append(&capture->streams[is_stderr], data, size);
+        return;
+    }
+    struct error err = {0};
+    if (!fd_write_all(is_stderr ? STDERR_FILENO : STDOUT_FILENO, data, size, &err))
+        exit(128 + SIGPIPE); /* nobody reads any more, as for any program in a pipe */
+}
+
+static void on_note(void *cookie, const char *sentence)
+{
+    const struct capture *capture = cookie;
+    if (capture->verbose)
+        fprintf(stderr, "parley: %s\n", sentence);
+}
+
+static int open_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static bool spent(const struct error *err)
+{
+    return err->kind == ERROR_UNAUTHENTICATED || err->kind == ERROR_TOKEN_EXPIRED || err->kind == ERROR_TOKEN_REVOKED ||
+           err->kind == ERROR_GONE || err->kind == ERROR_NOT_FOUND || err->kind == ERROR_NODE_UNREACHABLE;
+}
+
+static void tell_grant(const struct grant *grant, bool verbose)
+{
+    if (grant->hint_note)
+        fprintf(stderr, "parley: %s\n", grant->hint_note);
+    if (verbose)
+        fprintf(stderr, "parley: sandbox %s (%s), thread %s, token %s, %s\n", grant->sandbox_name, grant->sandbox_id,
+                grant->thread, grant->jti, grant->created ? "new" : grant->from_cache ? "cached grant" : "attached");
+}
+
+/* A cached grant may be spent, its sandbox gone: then one new negotiation, under the same command id. */
+static bool run_with_grant(struct grant *grant, const struct place *place, const struct grant_request *request,
+                           const struct remote_command *command, struct remote_end *end, bool verbose,
+                           struct error *err)
+{
+    if (!grant_get(grant, place, request, err))
+        return false;
+    tell_grant(grant, verbose);
+    if (remote_run(grant, command, end, err))
+        return true;
+    if (end->started || !spent(err))
+        return false;
+    grant_forget(place, request);
+    grant_done(grant);
+    *err = (struct error){0};
+    if (!grant_negotiate(grant, place, request, err))
+        return false;
+    tell_grant(grant, verbose);
+    return remote_run(grant, command, end, err);
+}
+
+static void print_captured(const struct grant *grant, const struct capture *capture, const struct remote_end *end)
+{
+    json_t *result = json_pack("{s:s, s:s, s:s, s:i, s:b, s:b}", "sandbox", grant->sandbox_id, "sandbox_name",
+                               grant->sandbox_name, "thread", grant->thread, "exit_code", end->exit_code, "timed_out",
+                               end->timed_out, "oom", end->oom);
+    static const char *const NAMES[] = {"stdout", "stderr"};
+    for (int i = 0; i < 2; i++) {
+        const struct text *stream = &capture->streams[i];
+        json_t *text = json_stringn(stream->data ? stream->data : "", stream->length);
+        if (text) {
+            json_object_set_new(result, NAMES[i], text);
+            continue;
+        }
+        AUTO_FREE char *coded = memory_new((stream->length + 2) / 3 * 4 + 1);
+        text_base64_encode(coded, stream->data, stream->length);
+        AUTO_FREE char *name = memory_printf("%s_b64", NAMES[i]);
+        json_object_set_new(result, name, json_string(coded));
+    }
+    if (end->signal[0])
+        json_object_set_new(result, "signal", json_string(end->signal));
+    cli_print_json(result);
+}
+
+static int exit_status(const struct remote_end *end, const struct run_options *options)
+{
+    if (end->timed_out)
+        fprintf(stderr, "parley: timed out after %g s; the whole process tree was killed\n", options->timeout_s);
+    if (end->oom)
+        fprintf(stderr, "parley: out of memory: the sandbox's limit ended it\n");
+    return end->timed_out ? CLI_TIMED_OUT : end->exit_code;
+}
+
+static int run_arguments(const struct run_options *options, const char *const *arguments)
+{
+    AUTO_PLACE place = {0};
+    if (!cli_place(&place, &options->common))
+        return CLI_NO_SANDBOX;
+    AUTO_FREE char *thread = cli_thread(options->thread);
+    struct grant_request request = {.thread = thread, .sandbox = options->sandbox, .scopes = options->scopes};
+    struct capture capture = {.json = options->common.json, .verbose = options->verbose};
+    struct remote_command command = {.arguments = arguments,
+                                     .cwd = options->cwd,
+                                     .variables = options->variables,
+                                     .timeout_s = options->timeout_s,
+                                     .stdin_fd = options->no_stdin ? -1 : STDIN_FILENO,
+                                     .signal_fd = open_signals(),
+                                     .output = on_output,
+                                     .note = on_note,
+                                     .cookie = &capture};
+    remote_command_new_id(&command);
+    AUTO_GRANT grant = {0};
+    struct remote_end end = {0};
+    struct error err = {0};
+    bool ran = run_with_grant(&grant, &place, &request, &command, &end, options->verbose, &err);
+    if (ran && options->common.json)
+        print_captured(&grant, &capture, &end);
+    text_done(&capture.streams[0]);
+    text_done(&capture.streams[1]);
+    if (command.signal_fd >= 0)
+        close(command.signal_fd);
+    return ran ? exit_status(&end, options) : cli_fail_usual(&err, CLI_NO_SANDBOX);
+}
+
+int run_main(int argc, char *argv[])
+{
+    struct run_options options = {0};
+    int wrong = read_options(&options, argc, argv);
+    if (!wrong) {
+        AUTO_FREE char *loaded = NULL;
+        AUTO_FREE const char **arguments = memory_array((size_t)options.rest_count + 8, sizeof *arguments);
+        wrong = build_arguments(&options, arguments, &loaded);
+        if (!wrong)
+            wrong = run_arguments(&options, arguments);
+    }
+    free(options.variables);
+    return wrong;
+}

@@ -1,0 +1,158 @@
+/** token.c - `parley token`: shows a capability, or narrows one without asking anybody. */
+#include "clients/cli/cli.h"
+
+#include "clients/c/grant.h"
+
+#include "shared/base/clock.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+#include "shared/capability/capability.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char HELP[] =
+    "usage: parley token [--thread T]                 show the claims of this thread's capability\n"
+    "       parley token --raw                        print the token itself (a secret!)\n"
+    "       parley token decode TOKEN|-               show the claims of any token, unverified\n"
+    "       parley token --attenuate SCOPES [--token TOKEN|-] [--expires-in S] [--note TEXT]\n\n"
+    "  --thread T         the conversation (default: the current folder's own)\n"
+    "  --attenuate SCOPES narrow to these scopes, offline, e.g. 'fs:ro' or 'process'; '=' keeps them\n"
+    "  --token TOKEN      narrow this one instead of the thread's; - reads it from stdin\n"
+    "  --expires-in S     and let it end within S seconds\n"
+    "  --note TEXT        the holder's word for the audit, <= 64 of A-Za-z0-9 ._:/-\n" CLI_COMMON_HELP;
+
+struct token_options {
+    struct cli_common common;
+    const char *thread, *attenuate, *token, *note;
+    uint64_t expires_in_s;
+    bool raw;
+};
+
+static int read_options(struct token_options *options, int argc, char *argv[])
+{
+    static const struct option LONG[] = {{"thread", required_argument, NULL, 't'},
+                                         {"attenuate", required_argument, NULL, 'a'},
+                                         {"token", required_argument, NULL, 'k'},
+                                         {"expires-in", required_argument, NULL, 'e'},
+                                         {"note", required_argument, NULL, 'n'},
+                                         {"raw", no_argument, NULL, 'r'},
+                                         CLI_COMMON_OPTIONS};
+    int option;
+    while ((option = getopt_long(argc, argv, "", LONG, NULL)) != -1) {
+        if (cli_common(&options->common, option, HELP))
+            continue;
+        if (option == 't')
+            options->thread = optarg;
+        else if (option == 'a')
+            options->attenuate = optarg;
+        else if (option == 'k')
+            options->token = optarg;
+        else if (option == 'n')
+            options->note = optarg;
+        else if (option == 'r')
+            options->raw = true;
+        else if (!text_parse_u64(optarg, strlen(optarg), 86400, &options->expires_in_s) || options->expires_in_s == 0)
+            return cli_usage("token", "--expires-in wants 1 to 86400 seconds, not \"%s\"", optarg);
+    }
+    return 0;
+}
+
+static json_t *describe(const struct capability_claims *claims)
+{
+    char scope[SCOPE_TEXT_BYTES], issued[CLOCK_TEXT_BYTES], expires[CLOCK_TEXT_BYTES];
+    scope_format(&claims->scopes, scope);
+    clock_format(issued, claims->issued_at * 1000);
+    clock_format(expires, claims->expires_at * 1000);
+    json_t *shown = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i}", "iss", claims->issuer,
+                              "aud", claims->sandbox_id, "sub", claims->principal, "jti", claims->jti, "fam",
+                              claims->family, "thread_id", claims->thread_id, "lease", claims->lease, "act",
+                              claims->actor, "scope", scope, "iat", issued, "exp", expires, "epoch",
+                              (int)claims->epoch);
+    json_t *links = json_array();
+    for (size_t i = 0; i < claims->link_count; i++)
+        json_array_append_new(links, json_string(claims->link_ids[i]));
+    if (claims->link_count > 0)
+        json_object_set(shown, "links", links);
+    json_decref(links);
+    if (claims->note[0])
+        json_object_set_new(shown, "note", json_string(claims->note));
+    json_object_set_new(shown, "expired", json_boolean(claims->expires_at * 1000 < clock_wall_ms()));
+    return shown;
+}
+
+static int show(const char *token)
+{
+    struct error err = {0};
+    struct capability_claims claims;
+    if (!capability_decode(&claims, token, strlen(token), &err))
+        return cli_fail(&err, NULL, CLI_FAILED);
+    cli_print_json(describe(&claims));
+    return CLI_OK;
+}
+
+static int narrow(const struct token_options *options, const char *token)
+{
+    char narrowed[CAPABILITY_TEXT_BYTES];
+    struct error err = {0};
+    struct capability_link link = {.note = options->note};
+    if (strcmp(options->attenuate, "=") != 0)
+        link.scope = options->attenuate;
+    if (options->expires_in_s)
+        link.expires_at = clock_wall_ms() / 1000 + (int64_t)options->expires_in_s;
+    if (!capability_attenuate(narrowed, token, &link, &err))
+        return cli_fail(&err, "a link may only narrow what the token allows", CLI_FAILED);
+    puts(narrowed);
+    return CLI_OK;
+}
+
+/* A token given as "-" comes from stdin, so that it stands in no process list. The caller frees. */
+static char *token_text(const char *given)
+{
+    if (strcmp(given, "-") != 0)
+        return memory_string(given);
+    char text[CAPABILITY_TEXT_BYTES + 1] = "";
+    size_t got = fread(text, 1, sizeof text - 1, stdin);
+    text[got] = '\0';
+    text[strcspn(text, "\r\n \t")] = '\0';
+    return memory_string(text);
+}
+
+static int use_token(const struct token_options *options, const char *token)
+{
+    if (options->attenuate)
+        return narrow(options, token);
+    if (!options->raw)
+        return show(token);
+    puts(token);
+    return CLI_OK;
+}
+
+int token_main(int argc, char *argv[])
+{
+    struct token_options options = {0};
+    int wrong = read_options(&options, argc, argv);
+    if (wrong)
+        return wrong;
+    bool decode = optind < argc && strcmp(argv[optind], "decode") == 0;
+    if (decode && optind + 2 == argc) {
+        AUTO_FREE char *token = token_text(argv[optind + 1]);
+        return show(token);
+    }
+    if (optind < argc)
+        return cli_usage("token", decode ? "decode wants one TOKEN" : "unexpected word \"%s\"", argv[optind]);
+    if (options.token) {
+        AUTO_FREE char *token = token_text(options.token);
+        return use_token(&options, token);
+    }
+    AUTO_PLACE place = {0};
+    AUTO_GRANT grant = {0};
+    struct error err = {0};
+    AUTO_FREE char *thread = cli_thread(options.thread);
+    if (!cli_place(&place, &options.common))
+        return CLI_FAILED;
+    struct grant_request request = {.thread = thread};
+    if (!grant_get(&grant, &place, &request, &err))
+        return cli_fail_usual(&err, CLI_FAILED);
+    return use_token(&options, grant.token);
+}

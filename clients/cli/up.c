@@ -1,0 +1,250 @@
+/** up.c - `parley up`: both planes on this machine, and the CLI pointed at them. */
+#include "clients/cli/cli.h"
+#include "clients/cli/supervisor.h"
+
+#include "clients/c/call.h"
+
+#include "shared/base/clock.h"
+#include "shared/base/fd.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static const char HELP[] =
+    "usage: parley up [-d] [--port N] [--state DIR]\n\n"
+    "Starts the negotiator on port N (default 8700) and sandboxd on N+1, both on 127.0.0.1, restarts what dies, and\n"
+    "writes the CLI's config.json when there is none. Needs root (sudo) for the isolation. Again: harmless.\n\n"
+    "  -d                 in the background; logs go to STATE/log/\n"
+    "  --port N           1024..65534\n" CLI_COMMON_HELP;
+
+static const unsigned READY_WITHIN_MS = 30000;
+
+struct up_options {
+    struct cli_common common;
+    uint16_t port;
+    bool background;
+};
+
+static int read_options(struct up_options *options, int argc, char *argv[])
+{
+    static const struct option LONG[] = {{"port", required_argument, NULL, 'p'}, CLI_COMMON_OPTIONS};
+    int option;
+    while ((option = getopt_long(argc, argv, "d", LONG, NULL)) != -1) {
+        uint64_t port;
+        if (cli_common(&options->common, option, HELP))
+            continue;
+        if (option == 'd')
+            options->background = true;
+        else if (text_parse_u64(optarg, strlen(optarg), 65534, &port) && port >= 1024)
+            options->port = (uint16_t)port;
+        else
+            return cli_usage("up", "--port wants 1024 to 65534, not \"%s\"", optarg);
+    }
+    return optind < argc ? cli_usage("up", "unexpected word \"%s\"", argv[optind]) : 0;
+}
+
+/* Runs one program to its end; its stdout goes nowhere. */
+static bool run_program(const char *const *arguments, struct error *err)
+{
+    pid_t pid = fork();
+    if (pid < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "fork");
+    if (pid == 0) {
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null >= 0)
+            dup2(null, STDOUT_FILENO);
+        execv(arguments[0], (char *const *)(const void *)arguments);
+        _exit(127);
+    }
+    int status;
+    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return error_set(err, ERROR_INTERNAL, "%s %s failed, see above", arguments[0], arguments[1]);
+    return true;
+}
+
+/* The first time: gives this machine's node its key. The negotiator makes the deployment on the way. */
+static bool enrol(const struct supervisor *supervisor, struct error *err)
+{
+    AUTO_FREE char *node_file = memory_printf("%s/sandboxd/node.json", supervisor->state);
+    if (access(node_file, F_OK) == 0)
+        return true;
+    AUTO_FREE char *url = memory_printf("http://127.0.0.1:%u", supervisor->port);
+    const char *const arguments[] = {supervisor->negotiator, "enrol",           "--node", "n1", "--negotiator-url", url,
+                                     "--state",              supervisor->state, NULL};
+    return run_program(arguments, err);
+}
+
+static bool is_ready(uint16_t port, struct error *err)
+{
+    AUTO_FREE char *url = memory_printf("http://127.0.0.1:%u/readyz", port);
+    struct call call = {.method = "GET", .url = url, .timeout_ms = 2000};
+    return call_json(&call, NULL, NULL, err);
+}
+
+static bool wait_ready(const struct supervisor *supervisor, struct error *err)
+{
+    uint64_t until = clock_boot_ns() + READY_WITHIN_MS * 1000000ULL;
+    for (;;) {
+        *err = (struct error){0};
+        if (is_ready(supervisor->port, err) && is_ready((uint16_t)(supervisor->port + 1), err))
+            return true;
+        if (clock_boot_ns() > until || !supervisor_running(supervisor->state))
+            return error_prefix(err, "not ready, see %s/log", supervisor->state);
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    }
+}
+
+static bool key_works(const struct place *place)
+{
+    json_t *reply = NULL;
+    struct error err = {0};
+    bool works = cli_call(place, "GET", "/sandboxes?limit=1", NULL, &reply, &err);
+    json_decref(reply);
+    return works || err.kind != ERROR_UNAUTHENTICATED;
+}
+
+/* config.json is written when there is none, or when it names this deployment with a key that is no longer known. */
+static bool point_cli(const struct supervisor *supervisor, bool *written, struct error *err)
+{
+    AUTO_FREE char *key_path = memory_printf("%s/admin.key", supervisor->state);
+    AUTO_FREE char *key = fd_read_file(key_path, 256, NULL, err);
+    if (!key)
+        return false;
+    key[strcspn(key, "\n")] = '\0';
+    AUTO_PLACE place = {.url = memory_printf("http://127.0.0.1:%u", supervisor->port), .api_key = TAKE(key)};
+    AUTO_PLACE there = {0};
+    struct error none = {0};
+    *written = false;
+    if (place_load_file(&there, &none) && (!text_equal(there.url, place.url) || key_works(&there)))
+        return true;
+    *written = true;
+    return place_store_file(&place, err);
+}
+
+static void tell(const struct supervisor *supervisor, const struct up_options *options, bool written)
+{
+    AUTO_FREE char *path = place_config_path();
+    AUTO_PLACE there = {0};
+    struct error none = {0};
+    AUTO_FREE char *url = memory_printf("http://127.0.0.1:%u", supervisor->port);
+    bool pointed = place_load_file(&there, &none) && text_equal(there.url, url);
+    if (options->common.json) {
+        cli_print_json(json_pack("{s:s, s:s, s:s, s:b}", "url", url, "state", supervisor->state, "config", path,
+                                 "config_written", written));
+        return;
+    }
+    printf("negotiator %s, sandboxd http://127.0.0.1:%u, state %s\n", url, supervisor->port + 1, supervisor->state);
+    if (written)
+        printf("API key written to %s\n", path);
+    else if (!pointed)
+        printf("%s points elsewhere and was left alone; for this one: export PARLEY_URL=%s PARLEY_API_KEY=$(sudo cat "
+               "%s/admin.key)\n",
+               path, url, supervisor->state);
+    printf("try: parley run -c 'print(6 * 7)'\n");
+    fflush(stdout);
+}
+
+static bool become_ready(const struct supervisor *supervisor, const struct up_options *options, struct error *err)
+{
+    bool written = false;
+    if (!wait_ready(supervisor, err) || !point_cli(supervisor, &written, err))
+        return false;
+    tell(supervisor, options, written);
+    return true;
+}
+
+/* The supervisor in a session of its own; its errors before it runs come back through the log. */
+static bool start_background(struct supervisor *supervisor, struct error *err)
+{
+    AUTO_FREE char *log_folder = memory_printf("%s/log", supervisor->state);
+    int ready[2];
+    if (!fd_make_folders(log_folder, 0700, err))
+        return false;
+    if (pipe2(ready, O_CLOEXEC) != 0)
+        return error_set_errno(err, ERROR_INTERNAL, "pipe");
+    pid_t pid = fork();
+    if (pid < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "fork");
+    if (pid == 0) {
+        close(ready[0]);
+        setsid();
+        AUTO_FREE char *path = memory_printf("%s/up.log", log_folder);
+        int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        dup2(null, STDIN_FILENO);
+        dup2(null, STDOUT_FILENO);
+        dup2(log >= 0 ? log : null, STDERR_FILENO);
+        struct error failed = {0};
+        bool good = supervisor_run(supervisor, ready[1], &failed);
+        if (!good)
+            cli_fail(&failed, NULL, 0);
+        _exit(good ? 0 : 1);
+    }
+    close(ready[1]);
+    char none;
+    while (read(ready[0], &none, 1) > 0)
+        ;
+    close(ready[0]);
+    return true;
+}
+
+/* In the foreground a child waits until all is ready and says so, while this process supervises. */
+static int run_foreground(const struct supervisor *supervisor, const struct up_options *options)
+{
+    struct error err = {0};
+    pid_t teller = fork();
+    if (teller == 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+        bool good = become_ready(supervisor, options, &err);
+        _exit(good ? 0 : cli_fail(&err, NULL, 1));
+    }
+    return supervisor_run(supervisor, -1, &err) ? CLI_OK : cli_fail(&err, NULL, CLI_FAILED);
+}
+
+static int up(const struct up_options *options, struct supervisor *supervisor)
+{
+    struct error err = {0};
+    if (geteuid() != 0)
+        return cli_fail(&(struct error){.message = "up needs root: the isolation maps users and sets limits for sandboxes"},
+                        "try: sudo parley up -d", CLI_FAILED);
+    if (!fd_make_folders(supervisor->state, 0711, &err))
+        return cli_fail(&err, NULL, CLI_FAILED);
+    bool running = supervisor_running(supervisor->state) != 0;
+    if (running && !options->background)
+        return cli_fail(&(struct error){.message = "it runs already"}, "stop it with `parley down` first", CLI_FAILED);
+    if (!running && !enrol(supervisor, &err))
+        return cli_fail(&err, NULL, CLI_FAILED);
+    if (!options->background)
+        return run_foreground(supervisor, options);
+    if (!running && !start_background(supervisor, &err))
+        return cli_fail(&err, NULL, CLI_FAILED);
+    if (!become_ready(supervisor, options, &err))
+        return cli_fail(&err, "`parley doctor` tells what is missing", CLI_FAILED);
+    return CLI_OK;
+}
+
+int up_main(int argc, char *argv[])
+{
+    struct up_options options = {.port = 8700};
+    int wrong = read_options(&options, argc, argv);
+    if (wrong)
+        return wrong;
+    struct error err = {0};
+    AUTO_FREE char *state = cli_state(&options.common);
+    AUTO_FREE char *negotiator = cli_sibling("parley-negotiator", &err);
+    AUTO_FREE char *sandboxd = negotiator ? cli_sibling("parley-sandboxd", &err) : NULL;
+    if (!sandboxd)
+        return cli_fail(&err, NULL, CLI_FAILED);
+    struct supervisor supervisor = {.state = state,
+                                    .negotiator = negotiator,
+                                    .sandboxd = sandboxd,
+                                    .port = options.port,
+                                    .to_log_files = options.background};
+    return up(&options, &supervisor);
+}
