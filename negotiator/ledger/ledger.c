@@ -1,0 +1,224 @@
+#include "negotiator/ledger/ledger.h"
+
+#include "shared/base/memory.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+
+struct task {
+    ledger_rule *rule;
+    ledger_done *done;
+    void *argument;
+    struct error err; /* its answer */
+    struct task *next;
+};
+
+struct ledger {
+    struct kv *kv; /* the ledger thread's */
+    pthread_t thread;
+    pthread_mutex_t mutex; /* guards all below */
+    pthread_cond_t queued; /* the queue is not empty, or `stopping` */
+    struct task *first, **last;
+    bool stopping;
+    struct ledger_figures figures;
+};
+
+/* The next batch, in order, at most LEDGER_BATCH_MAX; waits for one. NULL: stopping, and nothing is left. It does not
+ * wait for more to come: what comes during a batch's sync is the next batch. (Gathering all of 64 callers made larger
+ * batches and fewer rules a second: their wake-ups then no longer overlap with the sync.) */
+static struct task *take_batch(struct ledger *ledger)
+{
+    pthread_mutex_lock(&ledger->mutex);
+    while (ledger->first == NULL && !ledger->stopping)
+        pthread_cond_wait(&ledger->queued, &ledger->mutex);
+    struct task *batch = ledger->first, **cut = &ledger->first;
+    for (size_t taken = 0; *cut && taken < LEDGER_BATCH_MAX; taken++)
+        cut = &(*cut)->next;
+    struct task *rest = *cut;
+    *cut = NULL;
+    ledger->first = rest;
+    if (rest == NULL)
+        ledger->last = &ledger->first;
+    pthread_mutex_unlock(&ledger->mutex);
+    return batch;
+}
+
+/* Runs a rule until it does not conflict; its answer is in task->err. Returns the number of conflicts. */
+static uint64_t run_rule(struct kv *kv, struct task *task)
+{
+    for (uint64_t conflicts = 0; conflicts < LEDGER_RETRIES_MAX; conflicts++) {
+        task->err = (struct error){0};
+        enum kv_outcome outcome = task->rule(kv, task->argument, &task->err);
+        if (outcome == KV_CONFLICT)
+            continue;
+        if (outcome == KV_APPLIED)
+            task->err = (struct error){0};
+        else if (task->err.kind == ERROR_NONE)
+            error_set(&task->err, ERROR_INTERNAL, "a rule failed without a reason");
+        return conflicts;
+    }
+    error_set(&task->err, ERROR_INTERNAL, "gave up after %d conflicting writes", LEDGER_RETRIES_MAX);
+    return LEDGER_RETRIES_MAX;
+}
+
+/* When the batch as a whole failed, a rule that thought it had succeeded did not. */
+static void fail_all(struct task *batch, struct error why)
+{
+    if (why.kind == ERROR_NONE)
+        error_set(&why, ERROR_INTERNAL, "a batch failed without a reason");
+    for (struct task *task = batch; task; task = task->next) {
+        if (task->err.kind == ERROR_NONE)
+            task->err = why;
+    }
+}
+
+static void add_figures(struct ledger *ledger, const struct task *batch, uint64_t conflicts)
+{
+    uint64_t rules = 0, failures = 0;
+    for (const struct task *task = batch; task; task = task->next) {
+        rules++;
+        failures += task->err.kind != ERROR_NONE;
+    }
+    pthread_mutex_lock(&ledger->mutex);
+    ledger->figures.rules += rules;
+    ledger->figures.batches++;
+    ledger->figures.conflicts += conflicts;
+    ledger->figures.failures += failures;
+    pthread_mutex_unlock(&ledger->mutex);
+}
+
+static void run_batch(struct ledger *ledger, struct task *batch)
+{
+    struct error err = {0};
+    uint64_t conflicts = 0;
+    bool begun = kv_batch_begin(ledger->kv, &err);
+    for (struct task *task = batch; begun && task; task = task->next)
+        conflicts += run_rule(ledger->kv, task);
+    if (!begun || !kv_batch_end(ledger->kv, &err))
+        fail_all(batch, err);
+    add_figures(ledger, batch, conflicts);
+    while (batch) {
+        AUTO_FREE struct task *task = batch;
+        batch = task->next;
+        if (task->done)
+            task->done(task->argument, &task->err);
+    }
+}
+
+static void *run_ledger(void *argument)
+{
+    struct ledger *ledger = argument;
+    for (struct task *batch; (batch = take_batch(ledger)) != NULL;)
+        run_batch(ledger, batch);
+    return NULL;
+}
+
+static void ledger_free(struct ledger *ledger)
+{
+    pthread_cond_destroy(&ledger->queued);
+    pthread_mutex_destroy(&ledger->mutex);
+    free(ledger);
+}
+
+struct ledger *ledger_start(struct kv *kv, struct error *err)
+{
+    struct ledger *ledger = memory_new(sizeof *ledger);
+    ledger->kv = kv;
+    ledger->last = &ledger->first;
+    pthread_mutex_init(&ledger->mutex, NULL);
+    pthread_cond_init(&ledger->queued, NULL);
+    /* Signals are for the program's loops: a thread inherits the mask of its maker. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int code = pthread_create(&ledger->thread, NULL, run_ledger, ledger);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code) {
+        ledger_free(ledger);
+        errno = code;
+        error_set_errno(err, ERROR_INTERNAL, "starting the ledger thread");
+        return NULL;
+    }
+    pthread_setname_np(ledger->thread, "ledger");
+    return ledger;
+}
+
+void ledger_submit(struct ledger *ledger, ledger_rule *rule, ledger_done *done, void *argument)
+{
+    struct task *task = memory_new(sizeof *task);
+    *task = (struct task){.rule = rule, .done = done, .argument = argument};
+    pthread_mutex_lock(&ledger->mutex);
+    bool was_empty = ledger->first == NULL;
+    *ledger->last = task;
+    ledger->last = &task->next;
+    if (was_empty)
+        pthread_cond_signal(&ledger->queued);
+    pthread_mutex_unlock(&ledger->mutex);
+}
+
+struct waiting {
+    ledger_rule *rule;
+    void *argument;
+    pthread_mutex_t mutex;
+    pthread_cond_t answered;
+    bool done;
+    struct error answer;
+};
+
+static enum kv_outcome run_waiting(struct kv *kv, void *argument, struct error *err)
+{
+    const struct waiting *waiting = argument;
+    return waiting->rule(kv, waiting->argument, err);
+}
+
+static void answer_waiting(void *argument, const struct error *err)
+{
+    struct waiting *waiting = argument;
+    pthread_mutex_lock(&waiting->mutex);
+    waiting->answer = *err;
+    waiting->done = true;
+    pthread_cond_signal(&waiting->answered);
+    pthread_mutex_unlock(&waiting->mutex);
+}
+
+bool ledger_run(struct ledger *ledger, ledger_rule *rule, void *argument, struct error *err)
+{
+    if (pthread_equal(pthread_self(), ledger->thread))
+        return error_set(err, ERROR_INTERNAL, "the ledger thread would wait for itself");
+    struct waiting waiting = {.rule = rule, .argument = argument};
+    pthread_mutex_init(&waiting.mutex, NULL);
+    pthread_cond_init(&waiting.answered, NULL);
+    ledger_submit(ledger, run_waiting, answer_waiting, &waiting);
+    pthread_mutex_lock(&waiting.mutex);
+    while (!waiting.done)
+        pthread_cond_wait(&waiting.answered, &waiting.mutex);
+    pthread_mutex_unlock(&waiting.mutex);
+    pthread_cond_destroy(&waiting.answered);
+    pthread_mutex_destroy(&waiting.mutex);
+    if (waiting.answer.kind == ERROR_NONE)
+        return true;
+    if (err)
+        *err = waiting.answer;
+    return false;
+}
+
+void ledger_figures(struct ledger *ledger, struct ledger_figures *figures)
+{
+    pthread_mutex_lock(&ledger->mutex);
+    *figures = ledger->figures;
+    pthread_mutex_unlock(&ledger->mutex);
+}
+
+void ledger_stop(struct ledger *ledger)
+{
+    if (ledger == NULL)
+        return;
+    pthread_mutex_lock(&ledger->mutex);
+    ledger->stopping = true;
+    pthread_cond_signal(&ledger->queued);
+    pthread_mutex_unlock(&ledger->mutex);
+    pthread_join(ledger->thread, NULL);
+    kv_free(ledger->kv);
+    ledger_free(ledger);
+}

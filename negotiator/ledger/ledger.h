@@ -1,0 +1,44 @@
+/** ledger.h - the ledger thread: runs rules against the store, many a batch, one sync, and answers when it is durable.
+ */
+#pragma once
+
+#include "negotiator/ledger/kv.h"
+
+#include "shared/base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LEDGER_RETRIES_MAX 1000
+#define LEDGER_BATCH_MAX   1024 /* rules in one batch, so that no batch takes long; the rest is the next one */
+
+struct ledger;
+
+/** A rule: decides and applies. Runs on the ledger thread inside a batch, and again from its start after KV_CONFLICT:
+ * it must leave nothing but `argument`'s results behind, set anew each time. It applies at most one change, and last.
+ *  KV_FAILED with err is the answer then; LEDGER_RETRIES_MAX conflicts in a row are ERROR_INTERNAL. */
+typedef enum kv_outcome ledger_rule(struct kv *kv, void *argument, struct error *err);
+
+/** Called on the ledger thread after the batch's sync; err->kind ERROR_NONE when the rule's change is durable. It must
+ *  not block: it posts to a loop or a queue. */
+typedef void ledger_done(void *argument, const struct error *err);
+
+/** Starts the thread, with all signals blocked; the store belongs to it from now on. On failure the store stays the
+ *  caller's. */
+struct ledger *ledger_start(struct kv *kv, struct error *err) MUST_USE;
+
+/** Queues a rule. Any thread. Rules run in the order of the queue. `argument` lives until `done` has run.
+ *  `done` (NULL is allowed) may submit again. Not after ledger_stop was called, but for a `done`. */
+void ledger_submit(struct ledger *ledger, ledger_rule *rule, ledger_done *done, void *argument);
+
+/** Runs one rule and waits for it: for start-up and tests, never on a loop. */
+bool ledger_run(struct ledger *ledger, ledger_rule *rule, void *argument, struct error *err) MUST_USE;
+
+/** Since the start: rules answered, batches, KV_CONFLICTs, rules answered with an error. */
+struct ledger_figures {
+    uint64_t rules, batches, conflicts, failures;
+};
+void ledger_figures(struct ledger *ledger, struct ledger_figures *figures);
+
+/** Finishes what is queued, ends the thread, frees the store. NULL is allowed. Not on the ledger thread. */
+void ledger_stop(struct ledger *ledger);

@@ -1,0 +1,22 @@
+/** node_call.h - one blocking HTTP POST of bytes (libcurl), for the two ends of the node link. Never on a loop. */
+#pragma once
+
+#include "shared/base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct node_caller; /* one kept-alive connection; one thread at a time */
+
+struct node_caller *node_caller_new(void);
+void node_caller_free(struct node_caller *caller);
+DEFINE_AUTO(node_caller)
+
+/** POSTs `body` as application/octet-stream to an http or https URL, through no proxy, following no redirect; *reply
+ * (the caller frees, never NULL) gets at most LINK_MESSAGE_MAX_BYTES, more is ERROR_TOO_LARGE. Any status but 200 is an
+ * error: NODE_UNREACHABLE when no whole answer came within timeout_ms and for 503, else the kind that the status says
+ *  (error_kind_of_http_status); nothing in such an answer is authenticated. A broken kept-alive connection may make it
+ *  send twice: the receiver's link window takes one. The program ignores SIGPIPE. */
+bool node_call(struct node_caller *caller, const char *url, const void *body, size_t body_size, unsigned timeout_ms,
+               uint8_t **reply, size_t *reply_size, struct error *err) MUST_USE;
