@@ -1,0 +1,334 @@
+/* connection.c - one client connection: bounded reads, deadlines, and the hand-over of each request to libh2o. */
+#include "shared/base/clock.h"
+#include "shared/base/memory.h"
+#include "shared/http/http_internal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+enum {
+    HEAD_READ_BYTES = 16384,
+    HEAD_RESERVE_BYTES = 4096,
+    RESERVE_BYTES = 65536,
+    LINGER_BYTES = 4 << 20,
+    SPOOL_THRESHOLD_BYTES = 1 << 20
+};
+
+static const uint64_t SECOND_NS = 1000000000;
+static const uint64_t KEEP_ALIVE_NS = 60 * SECOND_NS; /* an idle connection between two requests */
+static const uint64_t LINGER_NS = 2 * SECOND_NS;
+static const uint64_t STALL_NS = 60 * SECOND_NS; /* a finished reply that the client does not take */
+static const uint64_t LOOK_NS = 10 * SECOND_NS;  /* how often a reply on its way is looked at */
+
+static void on_timer(void *cookie);
+
+static uint64_t head_timeout_ns(const struct http_connection *connection)
+{
+    return (uint64_t)connection->worker->server->options.head_timeout_ms * 1000000;
+}
+
+/* When this connection has to be looked at next; UINT64_MAX: never, something else will move it. */
+static uint64_t next_look_ns(const struct http_connection *connection, uint64_t now_ns)
+{
+    switch (connection->state) {
+    case HTTP_HEAD:
+        /* An idle one too, so that the timer need not be moved when a request begins. */
+        return now_ns + head_timeout_ns(connection);
+    case HTTP_BODY: {
+        uint64_t graced_ns =
+            connection->since_ns + (uint64_t)connection->worker->server->options.body_grace_ms * 1000000;
+        return graced_ns > now_ns ? graced_ns : now_ns + SECOND_NS;
+    }
+    case HTTP_RUNNING:
+        return connection->request != NULL && connection->request->phase == HTTP_ENDED ? now_ns + LOOK_NS : UINT64_MAX;
+    case HTTP_LINGER:
+        return connection->since_ns + LINGER_NS;
+    }
+    return UINT64_MAX;
+}
+
+/* The timer stays where it is when it comes early enough: it looks and sets itself again. */
+static void arm(struct http_connection *connection, uint64_t now_ns)
+{
+    uint64_t at_ns = next_look_ns(connection, now_ns);
+    if (at_ns == UINT64_MAX || (connection->timer != NULL && connection->timer_ns <= at_ns))
+        return;
+    loop_timer_cancel(connection->timer);
+    connection->timer = loop_timer_start(connection->worker->loop, at_ns, on_timer, connection);
+    connection->timer_ns = at_ns;
+}
+
+void http_connection_set_state(struct http_connection *connection, enum http_state state)
+{
+    connection->state = state;
+    connection->since_ns = clock_boot_ns();
+    arm(connection, connection->since_ns);
+}
+
+void http_connection_finishing(struct http_connection *connection)
+{
+    connection->moved_ns = clock_boot_ns();
+    arm(connection, connection->moved_ns);
+}
+
+static bool is_overdue(struct http_connection *connection, uint64_t now_ns)
+{
+    uint64_t waited_ns = now_ns - connection->since_ns;
+    if (connection->state == HTTP_LINGER)
+        return waited_ns >= LINGER_NS;
+    if (connection->state == HTTP_HEAD) {
+        bool is_asked = connection->has_bytes || connection->is_fresh;
+        return waited_ns >= (is_asked ? head_timeout_ns(connection) : KEEP_ALIVE_NS);
+    }
+    if (connection->state != HTTP_RUNNING || connection->request == NULL || connection->request->phase != HTTP_ENDED)
+        return false;
+    uint64_t acked = http_peer_acked(connection);
+    if (acked != connection->acked) {
+        connection->acked = acked;
+        connection->moved_ns = now_ns;
+    }
+    return now_ns - connection->moved_ns >= STALL_NS;
+}
+
+static void on_timer(void *cookie)
+{
+    struct http_connection *connection = cookie;
+    connection->timer = NULL;
+    uint64_t now_ns = clock_boot_ns();
+    if (is_overdue(connection, now_ns)) {
+        http_connection_doom(connection);
+        return;
+    }
+    arm(connection, now_ns);
+    if (connection->state != HTTP_BODY || !http_guard_is_slow(connection, now_ns))
+        return;
+    if (!h2o_socket_is_reading(connection->socket)) {
+        http_connection_doom(connection); /* libh2o is sending something of its own */
+    } else {
+        struct error err;
+        error_set(&err, ERROR_TIMEOUT, "the body came slower than %u bytes a second",
+                  connection->worker->server->options.body_min_rate);
+        http_guard_refuse(connection, &err, 408);
+    }
+}
+
+/* The socket is closed already; libh2o has disposed of the request before. */
+static void on_close(void *data)
+{
+    struct http_connection *connection = data;
+    struct http_worker *worker = connection->worker;
+    struct http_request *request = TAKE(connection->request);
+    if (request != NULL)
+        http_request_free(request);
+    if (worker->current == connection)
+        worker->current = NULL;
+    h2o_linklist_unlink(&connection->all);
+    if (h2o_linklist_is_linked(&connection->unguarded))
+        h2o_linklist_unlink(&connection->unguarded);
+    if (h2o_linklist_is_linked(&connection->doomed))
+        h2o_linklist_unlink(&connection->doomed);
+    loop_timer_cancel(connection->timer);
+    free(connection->surplus);
+    free(connection);
+    worker->connection_count--;
+}
+
+static void close_now(struct http_connection *connection)
+{
+    connection->h2o_read(connection->socket, h2o_socket_error_closed);
+}
+
+enum filled { FILLED_SOME, FILLED_NOTHING, FILLED_END, FILLED_NO_ROOM };
+
+/* A buffer over 1 MiB is a file that libh2o doubles; where the folder has no room for that its descriptor would leak.
+ */
+static bool has_room(const struct http_connection *connection, size_t more)
+{
+    const h2o_buffer_t *input = connection->socket->input;
+    if (input->bytes == NULL || input->capacity - input->size >= more || input->capacity < SPOOL_THRESHOLD_BYTES / 2)
+        return true;
+    struct statvfs folder;
+    if (statvfs(connection->worker->server->spool_folder, &folder) != 0)
+        return false;
+    return folder.f_bavail > (4 * input->capacity + more) / folder.f_frsize;
+}
+
+static enum filled fill(struct http_connection *connection, size_t room)
+{
+    h2o_socket_t *socket = connection->socket;
+    /* A head goes into one of the small buffers that libh2o keeps for reuse. */
+    size_t wanted = connection->state == HTTP_HEAD ? HEAD_RESERVE_BYTES : RESERVE_BYTES;
+    size_t reserve = room < wanted ? room : wanted;
+    if (!has_room(connection, reserve))
+        return FILLED_NO_ROOM;
+    h2o_iovec_t space = h2o_buffer_reserve(&socket->input, reserve);
+    if (space.base == NULL)
+        return FILLED_NO_ROOM;
+    ssize_t got = read(h2o_socket_get_fd(socket), space.base, space.len < room ? space.len : room);
+    if (got < 0)
+        return errno == EAGAIN || errno == EINTR ? FILLED_NOTHING : FILLED_END;
+    socket->input->size += (size_t)got;
+    return got > 0 ? FILLED_SOME : FILLED_END;
+}
+
+static void drain(struct http_connection *connection)
+{
+    char scrap[HEAD_READ_BYTES];
+    ssize_t got = read(h2o_socket_get_fd(connection->socket), scrap, sizeof scrap);
+    if (got > 0)
+        connection->drained_bytes += (size_t)got;
+    bool is_over = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+    if (is_over || connection->drained_bytes > LINGER_BYTES)
+        close_now(connection);
+}
+
+static void on_readable(h2o_socket_t *socket, const char *broken UNUSED)
+{
+    struct http_connection *connection = socket->on_close.data;
+    if (connection->state == HTTP_LINGER) {
+        drain(connection);
+        return;
+    }
+    bool is_head = connection->state == HTTP_HEAD;
+    enum filled filled = fill(connection, is_head ? HEAD_READ_BYTES : http_guard_body_room(connection));
+    if (filled == FILLED_END) {
+        close_now(connection);
+    } else if (filled == FILLED_NO_ROOM) {
+        struct error err;
+        error_set(&err, ERROR_DISK_FULL, "no room to receive the body");
+        http_guard_refuse(connection, &err, 0);
+    } else if (filled == FILLED_SOME && is_head) {
+        http_guard_head(connection);
+    } else if (filled == FILLED_SOME) {
+        http_guard_body(connection);
+    }
+}
+
+bool http_connection_feed(struct http_connection *connection)
+{
+    struct http_worker *worker = connection->worker;
+    worker->current = connection;
+    connection->h2o_read(connection->socket, NULL);
+    if (worker->current != connection)
+        return false;
+    worker->current = NULL;
+    /* libh2o stops reading while it sends "100 Continue", and takes the callback back afterwards. */
+    if (connection->state == HTTP_BODY && !h2o_socket_is_reading(connection->socket) &&
+        !h2o_linklist_is_linked(&connection->unguarded))
+        h2o_linklist_insert(&worker->unguarded, &connection->unguarded);
+    return true;
+}
+
+void http_connection_set_surplus(struct http_connection *connection, const char *data, size_t size)
+{
+    free(connection->surplus);
+    connection->surplus = size > 0 ? memory_copy(data, size) : NULL;
+    connection->surplus_bytes = size;
+}
+
+void http_connection_request_ended(struct http_connection *connection)
+{
+    http_peer_forget(connection);
+    connection->request = NULL;
+    connection->has_bytes = connection->is_fresh = false;
+    connection->scanned = 0;
+    http_connection_set_state(connection, HTTP_HEAD);
+    connection->worker->has_stale = true;
+    if (!h2o_linklist_is_linked(&connection->unguarded))
+        h2o_linklist_insert(&connection->worker->unguarded, &connection->unguarded);
+}
+
+void http_connection_doom(struct http_connection *connection)
+{
+    if (!h2o_linklist_is_linked(&connection->doomed))
+        h2o_linklist_insert(&connection->worker->doomed, &connection->doomed);
+}
+
+static void start_with_surplus(struct http_connection *connection)
+{
+    AUTO_FREE char *surplus = TAKE(connection->surplus);
+    if (surplus == NULL)
+        return;
+    h2o_iovec_t space = h2o_buffer_reserve(&connection->socket->input, connection->surplus_bytes);
+    memcpy(space.base, surplus, connection->surplus_bytes);
+    connection->socket->input->size += connection->surplus_bytes;
+    connection->surplus_bytes = 0;
+    http_guard_head(connection);
+}
+
+/* libh2o has called h2o_socket_read_start itself: at the next request, or after "100 Continue". */
+static void guard_again(struct http_connection *connection)
+{
+    if (!h2o_socket_is_reading(connection->socket)) {
+        if (connection->state == HTTP_BODY)
+            h2o_linklist_insert(&connection->worker->unguarded, &connection->unguarded);
+        return;
+    }
+    h2o_socket_read_start(connection->socket, on_readable);
+    if (connection->state != HTTP_HEAD)
+        return;
+    if (connection->worker->is_stopping)
+        http_connection_doom(connection);
+    else
+        start_with_surplus(connection);
+}
+
+bool http_connections_after_turn(struct http_worker *worker)
+{
+    bool any = false;
+    worker->has_stale = false;
+    h2o_linklist_t unguarded;
+    h2o_linklist_init_anchor(&unguarded);
+    h2o_linklist_insert_list(&unguarded, &worker->unguarded);
+    while (!h2o_linklist_is_empty(&unguarded)) {
+        struct http_connection *connection = HTTP_OWNER(struct http_connection, unguarded, unguarded.next);
+        h2o_linklist_unlink(&connection->unguarded);
+        any = any || connection->surplus != NULL;
+        guard_again(connection);
+    }
+    while (!h2o_linklist_is_empty(&worker->doomed)) {
+        close_now(HTTP_OWNER(struct http_connection, doomed, worker->doomed.next));
+        any = true;
+    }
+    return any || worker->has_stale;
+}
+
+void http_connections_close_idle(struct http_worker *worker)
+{
+    for (h2o_linklist_t *link = worker->connections.next; link != &worker->connections; link = link->next) {
+        struct http_connection *connection = HTTP_OWNER(struct http_connection, all, link);
+        if (connection->state == HTTP_HEAD)
+            http_connection_doom(connection);
+    }
+}
+
+static void set_remote(struct http_connection *connection)
+{
+    struct sockaddr_storage address;
+    socklen_t length = h2o_socket_getpeername(connection->socket, (struct sockaddr *)&address);
+    if (length == 0 || h2o_socket_getnumerichost((struct sockaddr *)&address, length, connection->remote) == SIZE_MAX)
+        memcpy(connection->remote, "?", 2);
+}
+
+void http_connection_accept(struct http_worker *worker, h2o_socket_t *socket)
+{
+    if (worker->connection_count >= worker->server->connections_max) {
+        h2o_socket_close(socket);
+        return;
+    }
+    struct http_connection *connection = memory_new(sizeof *connection);
+    connection->worker = worker;
+    connection->socket = socket;
+    connection->is_fresh = true;
+    socket->on_close.cb = on_close;
+    socket->on_close.data = connection;
+    set_remote(connection);
+    h2o_linklist_insert(&worker->connections, &connection->all);
+    worker->connection_count++;
+    h2o_socket_dont_read(socket, 1); /* only on_readable reads, and no more than it wants */
+    h2o_accept(&worker->accept, socket);
+    connection->h2o_read = socket->_cb.read;
+    h2o_socket_read_start(socket, on_readable);
+    http_connection_set_state(connection, HTTP_HEAD);
+}

@@ -1,0 +1,231 @@
+/** http_internal.h - a server's workers, connections and requests from inside; for this room only.
+ *
+ *  A connection goes HEAD -> (BODY ->) RUNNING -> HEAD ..., or at any point LINGER -> closed. libh2o gets the bytes of
+ *  exactly one request at a time, after it was judged here; see DESIGN.md. */
+#pragma once
+
+#include "shared/base/random.h"
+#include "shared/base/text.h"
+#include "shared/http/head.h"
+#include "shared/http/loop_internal.h"
+#include "shared/http/routes.h"
+#include "shared/http/server.h"
+
+#include <netinet/in.h>
+#include <stdatomic.h>
+
+/* H2O_STRUCT_FROM_MEMBER without its alignment warning. */
+#define HTTP_OWNER(type, member, pointer) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+enum {
+    HTTP_REMOTE_BYTES = INET6_ADDRSTRLEN,
+    HTTP_ID_BYTES = 65,
+    HTTP_LABEL_BYTES = 65,
+    HTTP_REQUEST_BUCKETS = 1024,
+    HTTP_ID_RANDOM_BYTES = 16
+};
+
+struct http_server {
+    struct http_server_options options; /* with the defaults filled in; host and name are ours */
+    char *host, *name, *spool_folder;
+    uint16_t port;
+    int listen_fd;
+    struct http_routes *routes;
+    h2o_globalconf_t config;
+    size_t connections_max;      /* of one worker */
+    atomic_size_t spooled_bytes; /* of all bodies that are held now */
+    struct http_worker *workers;
+    unsigned worker_count;
+    pthread_mutex_t mutex; /* guards the two counts */
+    pthread_cond_t changed;
+    unsigned ready_count, idle_count;
+    bool is_stopped;
+};
+
+/* A loop of the server with its connections; everything is the loop thread's. */
+struct http_worker {
+    struct http_server *server;
+    struct loop *loop;
+    pthread_t thread;
+    bool has_thread, is_joined;
+    int listen_fd; /* its own duplicate; the listener's once the thread runs */
+    h2o_context_t context;
+    h2o_accept_ctx_t accept;
+    h2o_socket_t *listener;   /* NULL when not accepting any more */
+    struct loop_timer *retry; /* accepting pauses: out of descriptors */
+    int peer_epoll;           /* for clients that leave while nothing is read from them */
+    h2o_socket_t *peer_socket;
+    h2o_linklist_t connections; /* all */
+    h2o_linklist_t unguarded;   /* those whose reads libh2o took back */
+    h2o_linklist_t doomed;      /* to be closed after this turn */
+    size_t connection_count;
+    struct http_connection *current; /* the one whose bytes libh2o is handling; NULL once it is closed */
+    struct http_request *requests[HTTP_REQUEST_BUCKETS];
+    char id[RANDOM_ID_BYTES]; /* the first HTTP_ID_RANDOM_BYTES of every request id made here */
+    uint64_t id_count;
+    bool has_stale; /* a request ended while the unguarded were gone through */
+    bool is_stopping, is_idle_told;
+};
+
+enum http_state {
+    HTTP_HEAD,    /* waits for a head, or has part of one */
+    HTTP_BODY,    /* the head is judged, libh2o collects the body */
+    HTTP_RUNNING, /* a handler has the request, or its reply is being sent */
+    HTTP_LINGER   /* refused and answered: what still comes is thrown away for a moment, so that no reset overtakes the
+                     reply */
+};
+
+struct http_connection {
+    struct http_worker *worker;
+    h2o_socket_t *socket;
+    h2o_socket_cb h2o_read; /* libh2o's own callback; with an error it closes the connection, whatever its state */
+    h2o_linklist_t all, unguarded, doomed;
+    enum http_state state;
+    bool has_bytes; /* HEAD: the first byte is there */
+    bool is_fresh;  /* HEAD: no request was served yet */
+    bool is_peer_watched;
+    uint64_t since_ns;        /* boot time when state or has_bytes changed last */
+    uint64_t moved_ns, acked; /* RUNNING: when the client last took bytes of a finished reply */
+    size_t scanned;           /* HEAD: bytes that hold no end of the head */
+    size_t head_bytes;        /* BODY */
+    size_t drained_bytes;     /* LINGER */
+    char *surplus;            /* what came behind the present request */
+    size_t surplus_bytes;
+    struct loop_timer *timer;
+    uint64_t timer_ns;            /* when it fires */
+    struct http_request *request; /* NULL in HEAD and LINGER */
+    char remote[HTTP_REMOTE_BYTES];
+};
+
+enum http_phase {
+    HTTP_OPEN,      /* unanswered */
+    HTTP_STREAMING, /* http_stream_start was called */
+    HTTP_ENDED,     /* the handler is through; bytes may still be on their way */
+    HTTP_GONE       /* the client left, or we cut it; nothing more is sent */
+};
+
+struct http_stream {
+    const struct http_stream_events *events;
+    void *cookie;
+    struct text waiting, flying;
+    bool is_flying; /* one h2o_send at a time */
+    bool is_ending, is_muted, is_chunked;
+    unsigned zeros; /* of the next chunk's size, already sent to see whether the client is there */
+    char frame[24];
+};
+
+struct http_request {
+    struct http_worker *worker;
+    struct http_connection *connection;
+    h2o_req_t *h2o; /* NULL until the body is whole */
+    h2o_generator_t generator;
+    uint64_t number;           /* 0 until its handler is called */
+    struct http_request *next; /* in its bucket */
+    bool is_registered;        /* found by http_request_find */
+    struct http_head head;
+    struct http_match match;
+    struct http_pair query[HTTP_QUERY_MAX];
+    size_t query_count;
+    const char *credential;
+    bool carries_credential; /* in whatever carrier, ours or not */
+    bool is_judged_early;    /* the body was not there yet */
+    struct error refusal;    /* kind ERROR_NONE: served */
+    char allow[HTTP_ALLOW_BYTES];
+    char id[HTTP_ID_BYTES];
+    char label[HTTP_LABEL_BYTES];
+    void *identity;
+    void (*free_identity)(void *identity);
+    size_t spooled_bytes;
+    uint64_t began_ns; /* CLOCK_MONOTONIC */
+    enum http_phase phase;
+    int status;
+    uint64_t sent_bytes;
+    struct text headers; /* name NUL value NUL ... */
+    void (*gone)(void *cookie);
+    void *gone_cookie;
+    struct loop_timer *probe; /* runs since the client sent a FIN */
+    struct http_stream stream;
+};
+
+/* ---- connection.c ---- */
+
+void http_connection_accept(struct http_worker *worker, h2o_socket_t *socket);
+/** Closes it after this turn of the loop. */
+void http_connection_doom(struct http_connection *connection);
+/** Gives libh2o the bytes in the socket's input; the connection may be closed afterwards (then false). */
+bool http_connection_feed(struct http_connection *connection) MUST_USE;
+/** Puts the bytes behind the present request aside, where libh2o does not see them. */
+void http_connection_set_surplus(struct http_connection *connection, const char *data, size_t size);
+void http_connection_set_state(struct http_connection *connection, enum http_state state);
+/** The reply's last byte was queued: from now on the client has to take it. */
+void http_connection_finishing(struct http_connection *connection);
+/** The request has ended; its memory goes after this. */
+void http_connection_request_ended(struct http_connection *connection);
+/** Takes back reads and closes what is doomed; true when anything was done. */
+bool http_connections_after_turn(struct http_worker *worker);
+/** Closes those that serve nothing. */
+void http_connections_close_idle(struct http_worker *worker);
+
+/* ---- body_guard.c ---- */
+
+/** Looks at the bytes of a head, judges it when it is whole, and starts the request. Last thing its caller does. */
+void http_guard_head(struct http_connection *connection);
+/** Looks at a body that has grown. Last thing its caller does. */
+void http_guard_body(struct http_connection *connection);
+/** How many bytes the body may still grow in one read. */
+size_t http_guard_body_room(const struct http_connection *connection) MUST_USE;
+/** Answers without libh2o, and lingers. `status` 0: the error's own. */
+void http_guard_refuse(struct http_connection *connection, const struct error *err, int status);
+/** Checks the body's rate; true when it is too slow. */
+bool http_guard_is_slow(const struct http_connection *connection, uint64_t now_ns) MUST_USE;
+
+/* ---- request.c, credential.c ---- */
+
+struct http_request *http_request_new(struct http_connection *connection);
+/** Reads the head and finds route and credential. False: too broken for libh2o to see. What a well-formed request is
+ *  refused for goes into request->refusal. */
+bool http_request_read_head(struct http_request *request, const char *data, size_t length, struct error *err) MUST_USE;
+/** Asks the authorize hook when the route needs it. */
+bool http_request_authorize(struct http_request *request, struct error *err) MUST_USE;
+/** Sets request->credential; two different ones are ERROR_INVALID. */
+bool http_credential_find(struct http_request *request, struct error *err) MUST_USE;
+/** Tells its owner that it is gone, if it was not answered, logs, frees. */
+void http_request_free(struct http_request *request);
+/** The handler is through with it: the last byte is about to be queued. */
+void http_request_end(struct http_request *request);
+/** Dead for its owner, who is not told; the connection is doomed. */
+void http_request_drop(struct http_request *request);
+/** The client is not there any more, or must not be: tells the owner and dooms the connection. */
+void http_request_cut(struct http_request *request);
+/** libh2o's handler. */
+int http_request_on_request(h2o_handler_t *handler, h2o_req_t *h2o);
+
+/* ---- reply.c ---- */
+
+/** Calls emit for each header that a reply to this request carries besides its content's. */
+void http_reply_each_header(const struct http_request *request,
+                            void (*emit)(void *to, const char *name, const char *value), void *to);
+/** Calls emit for each header that an error adds. */
+void http_reply_each_error_header(const struct http_request *request, int status,
+                                  void (*emit)(void *to, const char *name, const char *value), void *to);
+const char *http_reply_reason(int status) MUST_USE;
+/** Sets status and headers of libh2o's reply. */
+void http_reply_prepare(struct http_request *request, int status, const char *type);
+/** libh2o's filter: errors that libh2o prints itself (a broken chunk) get our form. */
+void http_reply_on_setup_ostream(h2o_filter_t *filter, h2o_req_t *h2o, h2o_ostream_t **slot);
+
+/* ---- stream.c, peer.c, access_log.c ---- */
+
+/** True when a byte may be sent to see whether the client is there. */
+bool http_stream_probe(struct http_request *request);
+void http_stream_done(struct http_request *request);
+
+bool http_peers_open(struct http_worker *worker, struct error *err) MUST_USE;
+void http_peers_on_ready(h2o_socket_t *socket, const char *broken);
+/** From now on a client that leaves is noticed although nothing is read from it. */
+void http_peer_watch(struct http_request *request);
+void http_peer_forget(struct http_connection *connection);
+/** Bytes that the client has acknowledged in all. */
+uint64_t http_peer_acked(const struct http_connection *connection) MUST_USE;
+
+void http_access_log(const struct http_request *request);

@@ -1,0 +1,231 @@
+/* request.c - the life of a request: its head, its judgement, its handler, its end. */
+#include "shared/base/clock.h"
+#include "shared/base/memory.h"
+#include "shared/base/random.h"
+#include "shared/http/http_internal.h"
+
+#include <string.h>
+
+static _Atomic uint64_t last_number;
+
+struct http_request *http_request_new(struct http_connection *connection)
+{
+    struct http_request *request = memory_new(sizeof *request);
+    request->worker = connection->worker;
+    request->connection = connection;
+    request->began_ns = clock_monotonic_ns();
+    return request;
+}
+
+static void set_id(struct http_request *request)
+{
+    const char *given = request->head.text != NULL ? http_head_field(&request->head, "x-request-id") : NULL;
+    if (given != NULL && text_is_made_of(given, sizeof request->id - 1, "._-") &&
+        text_copy(request->id, sizeof request->id, given))
+        return;
+    /* As random_id makes them, but without a system call: unique, not secret. */
+    memcpy(request->id, request->worker->id, RANDOM_ID_BYTES);
+    uint64_t count = ++request->worker->id_count;
+    for (size_t at = RANDOM_ID_BYTES - 1; at > HTTP_ID_RANDOM_BYTES; count /= 36)
+        request->id[--at] = "0123456789abcdefghijklmnopqrstuvwxyz"[count % 36];
+}
+
+static bool carries_credential(const struct http_request *request)
+{
+    return strncmp(request->head.path, "/c/", 3) == 0 || http_head_field(&request->head, "authorization") != NULL ||
+           http_head_field(&request->head, "x-api-key") != NULL || http_request_query(request, "token") != NULL;
+}
+
+bool http_request_read_head(struct http_request *request, const char *data, size_t length, struct error *err)
+{
+    bool is_sound = http_head_parse(&request->head, data, length, err);
+    set_id(request);
+    if (!is_sound)
+        return false;
+    struct error refusal = {0};
+    struct http_head *head = &request->head;
+    bool is_served = http_query_parse(head->query, request->query, &request->query_count, &refusal) &&
+                     http_routes_find(request->worker->server->routes, head->method, head->path, &request->match,
+                                      request->allow, &refusal) &&
+                     http_credential_find(request, &refusal);
+    if (!is_served)
+        request->refusal = refusal;
+    request->carries_credential = carries_credential(request);
+    return true;
+}
+
+bool http_request_authorize(struct http_request *request, struct error *err)
+{
+    const struct http_route *route = request->match.route;
+    const struct http_server_options *options = &request->worker->server->options;
+    if (route->needs == NULL)
+        return true;
+    struct error refusal = {0};
+    if (options->authorize == NULL)
+        return error_set(err, ERROR_UNAUTHENTICATED, "nobody can judge a credential here");
+    if (options->authorize(request, route, &refusal))
+        return true;
+    if (refusal.kind == ERROR_NONE)
+        error_set(&refusal, ERROR_UNAUTHENTICATED, "the credential was refused");
+    if (err != NULL)
+        *err = refusal;
+    return false;
+}
+
+/* ---- numbers ---- */
+
+uint64_t http_request_number(const struct http_request *request)
+{
+    return request->number;
+}
+
+static void register_number(struct http_request *request)
+{
+    request->number = atomic_fetch_add(&last_number, 1) + 1;
+    struct http_request **bucket = &request->worker->requests[request->number % HTTP_REQUEST_BUCKETS];
+    request->next = *bucket;
+    *bucket = request;
+    request->is_registered = true;
+}
+
+static void forget_number(struct http_request *request)
+{
+    if (!request->is_registered)
+        return;
+    struct http_request **at = &request->worker->requests[request->number % HTTP_REQUEST_BUCKETS];
+    while (*at != request)
+        at = &(*at)->next;
+    *at = request->next;
+    request->is_registered = false;
+}
+
+struct http_request *http_request_find(struct loop *loop, uint64_t number)
+{
+    if (loop->worker == NULL)
+        return NULL;
+    struct http_request *request = loop->worker->requests[number % HTTP_REQUEST_BUCKETS];
+    while (request != NULL && request->number != number)
+        request = request->next;
+    return request;
+}
+
+/* ---- the end ---- */
+
+void http_request_end(struct http_request *request)
+{
+    request->phase = HTTP_ENDED;
+    request->gone = NULL;
+    forget_number(request);
+    http_connection_finishing(request->connection);
+}
+
+static void tell_gone(struct http_request *request)
+{
+    enum http_phase phase = request->phase;
+    request->phase = HTTP_GONE;
+    forget_number(request);
+    if (phase == HTTP_OPEN && request->gone != NULL)
+        request->gone(request->gone_cookie);
+    else if (phase == HTTP_STREAMING && request->stream.events->gone != NULL)
+        request->stream.events->gone(request->stream.cookie);
+}
+
+void http_request_cut(struct http_request *request)
+{
+    http_connection_doom(request->connection);
+    if (request->phase == HTTP_OPEN || request->phase == HTTP_STREAMING)
+        tell_gone(request);
+}
+
+void http_request_drop(struct http_request *request)
+{
+    request->phase = HTTP_GONE;
+    forget_number(request);
+    http_connection_doom(request->connection);
+}
+
+void http_request_free(struct http_request *request)
+{
+    if (request->phase == HTTP_OPEN || request->phase == HTTP_STREAMING)
+        tell_gone(request);
+    http_access_log(request);
+    if (request->free_identity != NULL)
+        request->free_identity(request->identity);
+    atomic_fetch_sub(&request->worker->server->spooled_bytes, request->spooled_bytes);
+    loop_timer_cancel(request->probe);
+    http_stream_done(request);
+    http_match_done(&request->match);
+    http_head_done(&request->head);
+    text_done(&request->headers);
+    free(request);
+}
+
+static void on_pool_cleared(void *slot)
+{
+    struct http_request *request = *(struct http_request **)slot;
+    http_connection_request_ended(request->connection);
+    http_request_free(request);
+}
+
+/* ---- the handler ---- */
+
+/* libh2o's input now ends with bytes of the next request, which must not be parsed before they were judged. */
+static void put_surplus_aside(struct http_connection *connection, const h2o_req_t *h2o)
+{
+    h2o_buffer_t *input = connection->socket->input;
+    size_t used = (size_t)(h2o->entity.base + h2o->entity.len - input->bytes);
+    http_connection_set_surplus(connection, input->bytes + used, input->size - used);
+    input->size = used;
+}
+
+static void serve(struct http_request *request)
+{
+    const struct http_route *route = request->match.route;
+    struct error err = request->refusal;
+    bool is_served = err.kind == ERROR_NONE;
+    if (is_served && request->h2o->entity.len > route->body_max_bytes)
+        is_served = error_set(&err, ERROR_TOO_LARGE, "the body is over %zu bytes", route->body_max_bytes);
+    /* While the body came, the credential may have been revoked. */
+    if (is_served && request->is_judged_early)
+        is_served = http_request_authorize(request, &err);
+    if (is_served)
+        route->handle(request);
+    else
+        http_reply_error(request, &err);
+}
+
+int http_request_on_request(h2o_handler_t *handler UNUSED, h2o_req_t *h2o)
+{
+    struct http_connection *connection = h2o->conn->callbacks->get_socket(h2o->conn)->on_close.data;
+    struct http_request *request = connection->request;
+    request->h2o = h2o;
+    struct http_request **slot = h2o_mem_alloc_shared(&h2o->pool, sizeof(struct http_request *), on_pool_cleared);
+    *slot = request;
+    if (request->head.is_chunked)
+        put_surplus_aside(connection, h2o);
+    if (connection->worker->is_stopping)
+        h2o->http1_is_persistent = 0;
+    http_connection_set_state(connection, HTTP_RUNNING);
+    register_number(request);
+    serve(request);
+    if (request->phase == HTTP_OPEN || request->phase == HTTP_STREAMING)
+        http_peer_watch(request);
+    return 0;
+}
+
+void http_request_when_gone(struct http_request *request, void (*gone)(void *cookie), void *cookie)
+{
+    request->gone = gone;
+    request->gone_cookie = cookie;
+}
+
+void http_request_set_identity(struct http_request *request, void *identity, void (*free_identity)(void *),
+                               const char *label)
+{
+    if (request->free_identity != NULL)
+        request->free_identity(request->identity);
+    request->identity = identity;
+    request->free_identity = free_identity;
+    if (label == NULL || !text_copy(request->label, sizeof request->label, label))
+        request->label[0] = '\0';
+}

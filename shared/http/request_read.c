@@ -1,0 +1,119 @@
+/* request_read.c - what a handler may read of its request. */
+#include "shared/http/http_internal.h"
+
+#include <string.h>
+
+enum { JSON_DEPTH_MAX = 32 };
+
+const char *http_request_method(const struct http_request *request)
+{
+    return request->head.method;
+}
+
+const char *http_request_path(const struct http_request *request)
+{
+    return request->head.path;
+}
+
+const char *http_request_parameter(const struct http_request *request, const char *name)
+{
+    return http_match_parameter(&request->match, name);
+}
+
+const char *http_request_query(const struct http_request *request, const char *name)
+{
+    for (size_t i = 0; i < request->query_count; i++) {
+        if (strcmp(request->query[i].name, name) == 0)
+            return request->query[i].value;
+    }
+    return NULL;
+}
+
+const char *http_request_header(const struct http_request *request, const char *name)
+{
+    return http_head_field(&request->head, name);
+}
+
+const char *http_request_body(const struct http_request *request, size_t *size)
+{
+    if (request->h2o == NULL || request->h2o->entity.base == NULL) {
+        *size = 0;
+        return "";
+    }
+    *size = request->h2o->entity.len;
+    return request->h2o->entity.base;
+}
+
+/* jansson's own limit is 2048, and not to be set. Counts brackets outside of strings. */
+static bool is_too_deep(const char *text, size_t size)
+{
+    unsigned depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < size; i++) {
+        char c = text[i];
+        if (in_string && c == '\\')
+            i++;
+        else if (c == '"')
+            in_string = !in_string;
+        else if (!in_string && (c == '{' || c == '['))
+            depth++;
+        else if (!in_string && (c == '}' || c == ']') && depth > 0)
+            depth--;
+        if (depth > JSON_DEPTH_MAX)
+            return true;
+    }
+    return false;
+}
+
+json_t *http_request_json(const struct http_request *request, struct error *err)
+{
+    size_t size;
+    const char *body = http_request_body(request, &size);
+    if (size == 0)
+        return json_object();
+    if (is_too_deep(body, size)) {
+        error_set(err, ERROR_INVALID, "the body's JSON is nested over %d deep", JSON_DEPTH_MAX);
+        return NULL;
+    }
+    json_error_t json_error;
+    json_t *object = json_loadb(body, size, JSON_REJECT_DUPLICATES, &json_error);
+    if (object == NULL) {
+        /* jansson's text quotes the body, which may hold a secret. */
+        const char *what =
+            json_error_code(&json_error) == json_error_duplicate_key ? "has a key twice" : "is not valid";
+        error_set(err, ERROR_INVALID, "the body's JSON %s at line %d, column %d", what, json_error.line,
+                  json_error.column);
+        return NULL;
+    }
+    if (!json_is_object(object)) {
+        json_decref(object);
+        error_set(err, ERROR_INVALID, "the body is not a JSON object");
+        return NULL;
+    }
+    return object;
+}
+
+const char *http_request_remote(const struct http_request *request)
+{
+    return request->connection->remote;
+}
+
+const char *http_request_id(const struct http_request *request)
+{
+    return request->id;
+}
+
+struct loop *http_request_loop(const struct http_request *request)
+{
+    return request->worker->loop;
+}
+
+void *http_server_context(const struct http_request *request)
+{
+    return request->worker->server->options.context;
+}
+
+void *http_request_identity(const struct http_request *request)
+{
+    return request->identity;
+}

@@ -1,0 +1,163 @@
+/** server.h - an HTTP/1.1 server over libh2o: one loop a thread, a table of routes, bounded bodies judged before they
+ *  are read, replies and streams with back-pressure. It knows no program: who may do what comes in as a hook.
+ *
+ *  A request and everything here belongs to the loop it arrived on. It lives from its handler's call until its reply
+ *  has ended or its client is gone; other threads keep only its number (http_request_number) and find it again on its
+ *  loop with http_request_find.
+ *
+ *  A client that half-closes (shutdown(SHUT_WR) behind its request) still gets its reply. Whether it reads is asked
+ *  0.2 s later and then every 5 s: with an interim "100 Continue" while the request is unanswered, with a leading zero
+ *  of the next chunk's size in a stream (RFC 9112, 7.1 allows both); a closed one answers with a reset and is gone. In
+ *  HTTP/1.0, where nothing can be asked, a half-closed client counts as gone after 5 s. */
+#pragma once
+
+#include "shared/http/loop.h"
+
+#include <jansson.h>
+#include <stddef.h>
+
+struct http_server;
+struct http_request;
+
+/* Where a route accepts its credential (protocol.md, 3 "Carriers"). */
+enum http_carrier {
+    HTTP_BEARER = 1 << 0,  /* Authorization: Bearer <t> */
+    HTTP_API_KEY = 1 << 1, /* X-API-Key: <k>, or Authorization: ApiKey <k> */
+    HTTP_PATH = 1 << 2,    /* /c/<token>/rest instead of /s/{sandbox}/rest */
+    HTTP_QUERY = 1 << 3    /* ?token= */
+};
+
+/** One row of a dialect's table. */
+struct http_route {
+    const char *method;    /* "GET" (serves HEAD too) ... or "*" */
+    const char *path;      /* "/s/{sandbox}/processes/{id}"; {x} is one segment, a last {x...} the rest. A path that
+                              begins with /s/{sandbox} and takes HTTP_PATH is also served below /c/{token}, where it
+                              has no parameter "sandbox". A literal beats {x}, {x} beats {x...}; {x...} may be empty */
+    unsigned carriers;     /* of enum http_carrier; 0 only with needs NULL */
+    const char *needs;     /* scope ("process") or role ("user"); "" any valid credential; NULL open to everybody */
+    size_t body_max_bytes; /* 0: no body */
+    void (*handle)(struct http_request *request);
+};
+
+struct http_server_options {
+    const char *host;    /* address to listen on, "127.0.0.1" */
+    uint16_t port;       /* 0: any free one, see http_server_port */
+    unsigned loops;      /* threads, 1..64 */
+    const char *name;    /* for the log's area */
+    const struct http_route *routes;
+    size_t route_count;
+    /** Judges the request's credential against its route, and may http_request_set_identity. Called when the head is
+     *  there, before the body is read, and once more before the handler when the body came later. Not called for
+     *  routes that need nothing. A refusal is answered by http_reply_error. NULL: only such routes are served. */
+    bool (*authorize)(struct http_request *request, const struct http_route *route, struct error *err);
+    /** Called on each loop's thread before it serves, and before it ends; may be NULL. */
+    void (*loop_started)(struct loop *loop, void *context);
+    void (*loop_ending)(struct loop *loop, void *context);
+    void *context;       /* http_server_context, and the two hooks' argument */
+    unsigned head_timeout_ms;    /* a whole head within this; 0: 10 s */
+    unsigned body_min_rate;      /* bytes/s a body must keep up on average after the grace; 0: 1024 */
+    unsigned body_grace_ms;      /* 0: 10 s */
+    size_t spool_max_bytes;      /* bytes of bodies in memory or spooled, whole server; 0: 256 MiB */
+    const char *spool_folder;    /* where bodies over 1 MiB go, NULL: "/tmp". The process's first server decides */
+};
+
+/** Listens and starts the threads. Two routes for one method and path are ERROR_INVALID, a taken port ERROR_CONFLICT.
+ *  The caller owns it and calls stop, then free. */
+struct http_server *http_server_start(const struct http_server_options *options, struct error *err) MUST_USE;
+
+uint16_t http_server_port(const struct http_server *server) MUST_USE;
+unsigned http_server_loop_count(const struct http_server *server) MUST_USE;
+struct loop *http_server_loop(const struct http_server *server, unsigned index) MUST_USE;
+
+/** Stops accepting, lets running requests finish for up to grace_ms, cuts the rest, joins the threads. Blocks; not on
+ *  a loop. Loops serve posts until the last of them is idle, as one's request may wait for another's answer. */
+void http_server_stop(struct http_server *server, unsigned grace_ms);
+/** Stops with no grace when that was not done; runs the posts that are left. NULL is allowed. */
+void http_server_free(struct http_server *server);
+DEFINE_AUTO(http_server)
+
+/** One line a route: "POST /s/{sandbox}/exec  carriers=bearer,path  needs=process", for --routes and its test. */
+void http_routes_print(const struct http_route *routes, size_t route_count);
+
+/* ---- what came in ---- */
+
+/** "POST". */
+const char *http_request_method(const struct http_request *request) MUST_USE;
+/** The path as it came, percent-encoded, without query; a token in it is still there: never log it. */
+const char *http_request_path(const struct http_request *request) MUST_USE;
+/** A {name} of the route, percent-decoded once; NUL, '/' from %2F in a one-segment parameter and invalid UTF-8 were
+ *  refused with 400 before. NULL when the route has none of that name. */
+const char *http_request_parameter(const struct http_request *request, const char *name) MUST_USE;
+/** A query parameter, decoded; NULL when missing. A repeated one was refused with 400. */
+const char *http_request_query(const struct http_request *request, const char *name) MUST_USE;
+/** A header by lower-case name; NULL when missing. Repeated Authorization, X-API-Key or Content-Type: refused before. */
+const char *http_request_header(const struct http_request *request, const char *name) MUST_USE;
+/** The credential in the carrier this route takes (path beats header; a `pk_` key beside a capability is ignored where
+ *  the route does not take HTTP_API_KEY), NULL when there is none. Two different ones: 400 before. */
+const char *http_request_credential(const struct http_request *request) MUST_USE;
+/** The whole body; *size bytes, not NUL-terminated. Empty in the first authorize call. */
+const char *http_request_body(const struct http_request *request, size_t *size) MUST_USE;
+/** The body as one JSON object (RFC 8259; duplicate keys, depth over 32, NUL in text: ERROR_INVALID). An empty body is
+ *  {}. The caller owns a reference. */
+json_t *http_request_json(const struct http_request *request, struct error *err) MUST_USE;
+/** The peer's address as text, "127.0.0.1". */
+const char *http_request_remote(const struct http_request *request) MUST_USE;
+/** "req_..." or the client's own X-Request-ID when it is 1..64 of A-Za-z0-9._-. */
+const char *http_request_id(const struct http_request *request) MUST_USE;
+struct loop *http_request_loop(const struct http_request *request) MUST_USE;
+void *http_server_context(const struct http_request *request) MUST_USE;
+
+/** Keeps what authorize found; free_identity(identity) is called when the request ends or a new one is set. `label`
+ *  (copied, <= 64 bytes) is what the access log shows for the credential: a jti or a principal. */
+void http_request_set_identity(struct http_request *request, void *identity, void (*free_identity)(void *),
+                               const char *label);
+void *http_request_identity(const struct http_request *request) MUST_USE;
+
+/** The request's number, unique in this process, never reused; what other threads keep. */
+uint64_t http_request_number(const struct http_request *request) MUST_USE;
+/** The living request of that number on the calling loop; NULL when it ended or its client left. */
+struct http_request *http_request_find(struct loop *loop, uint64_t number) MUST_USE;
+
+/* ---- what goes out ---- */
+
+/** Adds a header to the reply; before it starts. Both are copied; one with control characters is left out. */
+void http_reply_header(struct http_request *request, const char *name, const char *value);
+/** Ends the request with JSON; takes the reference to `body`. */
+void http_reply_json(struct http_request *request, int status, json_t *body);
+/** Ends it with bytes, copied. */
+void http_reply_bytes(struct http_request *request, int status, const char *type, const void *data, size_t size);
+/** Ends it with a status alone (204). */
+void http_reply_empty(struct http_request *request, int status);
+/** Ends it with the error object of protocol.md, 6; 401 adds WWW-Authenticate, 429 and 503 Retry-After. */
+void http_reply_error(struct http_request *request, const struct error *err);
+/** The error object alone, for replies that embed it. The caller owns it. */
+json_t *http_error_json(const struct http_request *request, const struct error *err) MUST_USE;
+
+/** Tells a handler that has not answered that its client is gone: gone(cookie) is called once, at the latest when the
+ *  request is freed unanswered; afterwards the request is dead. A reply or stream start forgets it. */
+void http_request_when_gone(struct http_request *request, void (*gone)(void *cookie), void *cookie);
+
+struct http_stream_events {
+    void (*drained)(struct http_request *request, void *cookie); /* everything sent so far has been handed to the kernel */
+    void (*gone)(void *cookie); /* client left or server stops; the request is dead. Not called after http_stream_end */
+};
+
+#define HTTP_STREAM_FULL_BYTES (256 * 1024)
+
+/** Starts a reply of unknown length (chunked). `events` must outlive the stream. A client that leaves is noticed while
+ *  the stream is idle too (EPOLLRDHUP). */
+void http_stream_start(struct http_request *request, int status, const char *type,
+                       const struct http_stream_events *events, void *cookie);
+/** Queues bytes (copied). Returns how many wait in all; at HTTP_STREAM_FULL_BYTES or more stop until drained. A stream
+ *  that lets 64 MiB wait is cut. */
+size_t http_stream_send(struct http_request *request, const void *data, size_t size);
+/** Ends the stream after what is queued; the request is dead for its caller, who is told nothing more. */
+void http_stream_end(struct http_request *request);
+/** Ends it by breaking the connection, so that the client cannot take it for complete. The request is dead for its
+ *  caller; gone is not called. */
+void http_stream_abort(struct http_request *request);
+
+/** One JSON object as NDJSON line, or as SSE event "event: <name>\ndata: ...\n\n"; takes the reference. Returns as
+ *  http_stream_send. */
+enum http_framing { HTTP_NDJSON, HTTP_SSE };
+size_t http_stream_send_json(struct http_request *request, enum http_framing framing, const char *name, json_t *object);

@@ -1,0 +1,145 @@
+/* stream.c - replies of unknown length, with back-pressure. The chunks are framed here and not by libh2o, which would
+ * hold the head back until the first byte and frames nothing but 200. */
+#include "shared/http/http_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum {
+    STREAM_KEEP_BYTES = 65536,   /* a larger buffer goes when it is empty */
+    STREAM_CUT_BYTES = 64 << 20, /* a sender that never looks at what waits */
+    PROBES_MAX = 4
+};
+
+static void fly(struct http_request *request);
+
+static void empty(struct text *text)
+{
+    if (text->capacity > STREAM_KEEP_BYTES)
+        text_done(text);
+    text->length = 0;
+}
+
+/* Everything given to h2o_send is in the kernel; or, the first time, the head is. */
+static void on_proceed(h2o_generator_t *generator, h2o_req_t *h2o UNUSED)
+{
+    struct http_request *request = HTTP_OWNER(struct http_request, generator, generator);
+    struct http_stream *stream = &request->stream;
+    bool had_data = stream->flying.length > 0;
+    stream->is_flying = false;
+    empty(&stream->flying);
+    if (stream->waiting.length > 0 || stream->is_ending)
+        fly(request);
+    else if (had_data && request->phase == HTTP_STREAMING && stream->events->drained != NULL)
+        stream->events->drained(request, stream->cookie);
+}
+
+/* Sends what waits. When it ends a reply without framing, libh2o may free the request before h2o_send returns. */
+static void fly(struct http_request *request)
+{
+    struct http_stream *stream = &request->stream;
+    if (stream->is_flying || (stream->waiting.length == 0 && !stream->is_ending))
+        return;
+    struct text swap = stream->flying;
+    stream->flying = stream->waiting;
+    stream->waiting = swap;
+    h2o_iovec_t bufs[3];
+    size_t count = 0;
+    size_t size = stream->flying.length;
+    if (size > 0 && stream->is_chunked) {
+        int length = snprintf(stream->frame, sizeof stream->frame, "%zx\r\n", size);
+        bufs[count++] = h2o_iovec_init(stream->frame, (size_t)length);
+    }
+    if (size > 0)
+        bufs[count++] = h2o_iovec_init(stream->flying.data, size);
+    const char *tail = size == 0 ? "0\r\n\r\n" : stream->is_ending ? "\r\n0\r\n\r\n" : "\r\n";
+    if (stream->is_chunked)
+        bufs[count++] = h2o_iovec_init(tail, strlen(tail));
+    stream->is_flying = true;
+    stream->zeros = 0;
+    request->sent_bytes += size;
+    h2o_send(request->h2o, bufs, count, stream->is_ending ? H2O_SEND_STATE_FINAL : H2O_SEND_STATE_IN_PROGRESS);
+}
+
+void http_stream_start(struct http_request *request, int status, const char *type,
+                       const struct http_stream_events *events, void *cookie)
+{
+    if (request->phase != HTTP_OPEN || request->h2o == NULL)
+        return;
+    struct http_stream *stream = &request->stream;
+    h2o_req_t *h2o = request->h2o;
+    stream->events = events;
+    stream->cookie = cookie;
+    stream->is_muted = strcmp(request->head.method, "HEAD") == 0;
+    stream->is_chunked = request->head.is_1_1 && !stream->is_muted;
+    request->phase = HTTP_STREAMING;
+    request->gone = NULL;
+    http_reply_prepare(request, status, type);
+    if (stream->is_chunked)
+        h2o_add_header(&h2o->pool, &h2o->res.headers, H2O_TOKEN_TRANSFER_ENCODING, NULL, H2O_STRLIT("chunked"));
+    else if (!stream->is_muted)
+        h2o->http1_is_persistent = 0; /* the end of the connection is the end of the reply */
+    request->generator = (h2o_generator_t){.proceed = on_proceed};
+    stream->is_flying = true;
+    h2o_start_response(h2o, &request->generator);
+    h2o_send(h2o, NULL, 0, H2O_SEND_STATE_IN_PROGRESS); /* the head goes out now */
+}
+
+size_t http_stream_send(struct http_request *request, const void *data, size_t size)
+{
+    struct http_stream *stream = &request->stream;
+    if (request->phase != HTTP_STREAMING || stream->is_muted)
+        return 0;
+    text_append(&stream->waiting, data, size);
+    if (stream->waiting.length > STREAM_CUT_BYTES)
+        shutdown(h2o_socket_get_fd(request->connection->socket), SHUT_RDWR); /* what flies fails, and that ends it */
+    fly(request);
+    return stream->waiting.length + stream->flying.length;
+}
+
+void http_stream_end(struct http_request *request)
+{
+    if (request->phase != HTTP_STREAMING)
+        return;
+    request->stream.is_ending = true;
+    http_request_end(request);
+    fly(request); /* the request may be freed here */
+}
+
+void http_stream_abort(struct http_request *request)
+{
+    if (request->phase != HTTP_STREAMING)
+        return;
+    /* A reset: without chunks an orderly end would look like the reply's. */
+    struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    setsockopt(h2o_socket_get_fd(request->connection->socket), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    http_request_drop(request);
+}
+
+size_t http_stream_send_json(struct http_request *request, enum http_framing framing, const char *name, json_t *object)
+{
+    AUTO_FREE char *text = json_dumps(object, JSON_COMPACT);
+    json_decref(object);
+    AUTO_TEXT line = {0};
+    if (text != NULL && framing == HTTP_SSE)
+        text_append_format(&line, "event: %s\ndata: %s\n\n", name, text);
+    else if (text != NULL)
+        text_append_format(&line, "%s\n", text);
+    return http_stream_send(request, line.data, line.length);
+}
+
+bool http_stream_probe(struct http_request *request)
+{
+    struct http_stream *stream = &request->stream;
+    if (!stream->is_chunked || stream->is_flying || stream->zeros >= PROBES_MAX)
+        return true; /* what flies is a probe itself */
+    stream->zeros++;
+    return send(h2o_socket_get_fd(request->connection->socket), "0", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+}
+
+void http_stream_done(struct http_request *request)
+{
+    text_done(&request->stream.waiting);
+    text_done(&request->stream.flying);
+}

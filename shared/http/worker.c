@@ -1,0 +1,169 @@
+/* worker.c - one thread of a server: its loop, its libh2o context, its listener. */
+#include "shared/http/worker.h"
+#include "shared/base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+
+enum { ACCEPTS_A_TURN = 16 };
+
+static const uint64_t ACCEPT_PAUSE_NS = 100 * (uint64_t)1000000;
+
+static void on_accept(h2o_socket_t *listener, const char *broken);
+
+static void accept_again(void *cookie)
+{
+    struct http_worker *worker = cookie;
+    worker->retry = NULL;
+    if (worker->listener != NULL)
+        h2o_socket_read_start(worker->listener, on_accept);
+}
+
+static void on_accept(h2o_socket_t *listener, const char *broken UNUSED)
+{
+    struct http_worker *worker = listener->data;
+    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        errno = 0;
+        h2o_socket_t *socket = h2o_evloop_socket_accept(listener);
+        if (socket != NULL) {
+            http_connection_accept(worker, socket);
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            /* The connection stays in the queue, and would wake this loop without end. */
+            h2o_socket_read_stop(listener);
+            worker->retry = loop_timer_start(worker->loop, clock_boot_ns() + ACCEPT_PAUSE_NS, accept_again, worker);
+        }
+        return;
+    }
+}
+
+static void stop_accepting(struct http_worker *worker)
+{
+    loop_timer_cancel(worker->retry);
+    worker->retry = NULL;
+    if (worker->listener != NULL)
+        h2o_socket_close(worker->listener);
+    worker->listener = NULL;
+}
+
+void http_worker_begin_stop(void *cookie)
+{
+    struct http_worker *worker = cookie;
+    worker->is_stopping = true;
+    stop_accepting(worker);
+    h2o_context_request_shutdown(&worker->context);
+    http_connections_close_idle(worker);
+}
+
+void http_worker_cut(void *cookie)
+{
+    struct http_worker *worker = cookie;
+    for (h2o_linklist_t *link = worker->connections.next; link != &worker->connections; link = link->next) {
+        struct http_connection *connection = HTTP_OWNER(struct http_connection, all, link);
+        http_connection_doom(connection); /* owners are told when it closes */
+    }
+}
+
+void http_worker_end(void *cookie)
+{
+    struct http_worker *worker = cookie;
+    loop_end(worker->loop);
+}
+
+static bool after_turn(void *cookie)
+{
+    struct http_worker *worker = cookie;
+    struct http_server *server = worker->server;
+    bool any = http_connections_after_turn(worker);
+    if (worker->is_stopping && !worker->is_idle_told && worker->connection_count == 0) {
+        worker->is_idle_told = true;
+        pthread_mutex_lock(&server->mutex);
+        server->idle_count++;
+        pthread_cond_broadcast(&server->changed);
+        pthread_mutex_unlock(&server->mutex);
+    }
+    return any;
+}
+
+static void open_worker(struct http_worker *worker)
+{
+    struct http_server *server = worker->server;
+    loop_open(worker->loop);
+    h2o_linklist_init_anchor(&worker->connections);
+    h2o_linklist_init_anchor(&worker->unguarded);
+    h2o_linklist_init_anchor(&worker->doomed);
+    h2o_context_init(&worker->context, worker->loop->evloop, &server->config);
+    worker->accept = (h2o_accept_ctx_t){.ctx = &worker->context, .hosts = server->config.hosts};
+    worker->peer_socket = loop_poll(worker->loop, worker->peer_epoll, http_peers_on_ready, worker);
+    if (server->options.loop_started != NULL)
+        server->options.loop_started(worker->loop, server->options.context);
+    worker->listener = loop_poll(worker->loop, worker->listen_fd, on_accept, worker);
+}
+
+static void close_worker(struct http_worker *worker)
+{
+    stop_accepting(worker);
+    http_worker_cut(worker);
+    (void)http_connections_after_turn(worker);
+    if (worker->server->options.loop_ending != NULL)
+        worker->server->options.loop_ending(worker->loop, worker->server->options.context);
+    h2o_socket_close(worker->peer_socket);
+    h2o_context_dispose(&worker->context);
+    free(worker->context.queue); /* 2.2.5 forgets it; its socket does not look at it again */
+    loop_close(worker->loop);
+}
+
+static void *run(void *cookie)
+{
+    struct http_worker *worker = cookie;
+    struct http_server *server = worker->server;
+    open_worker(worker);
+    pthread_mutex_lock(&server->mutex);
+    server->ready_count++;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->mutex);
+    loop_run(worker->loop, after_turn, worker);
+    close_worker(worker);
+    return NULL;
+}
+
+bool http_worker_prepare(struct http_worker *worker, struct http_server *server, unsigned index, struct error *err)
+{
+    worker->server = server;
+    worker->peer_epoll = -1;
+    worker->listen_fd = -1;
+    random_id(worker->id, "req");
+    worker->loop = loop_new(index, err);
+    if (worker->loop == NULL || !http_peers_open(worker, err))
+        return false;
+    worker->loop->worker = worker;
+    worker->listen_fd = fcntl(server->listen_fd, F_DUPFD_CLOEXEC, 0);
+    return worker->listen_fd >= 0 || error_set_errno(err, ERROR_INTERNAL, "duplicate the listening socket");
+}
+
+bool http_worker_start(struct http_worker *worker, struct error *err)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    /* Signals are the program's; and a write to a closed connection is an error here, not a SIGPIPE. */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    errno = pthread_create(&worker->thread, NULL, run, worker);
+    bool is_started = errno == 0;
+    if (!is_started)
+        error_set_errno(err, ERROR_INTERNAL, "start a loop's thread");
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    worker->has_thread = is_started;
+    return is_started;
+}
+
+void http_worker_done(struct http_worker *worker)
+{
+    bool was_run = worker->is_joined;
+    if (!was_run && worker->peer_epoll >= 0)
+        close(worker->peer_epoll);
+    if (!was_run && worker->listen_fd >= 0)
+        close(worker->listen_fd);
+    loop_free(worker->loop);
+}
