@@ -1,0 +1,316 @@
+/* native.c - routes, and the translation between them and the verbs. */
+#include "sandboxd/dialects/native.h"
+
+#include "sandboxd/dialects/events.h"
+#include "sandboxd/dialects/exec_request.h"
+#include "sandboxd/dialects/output_reply.h"
+#include "sandboxd/dialects/plane.h"
+#include "shared/base/clock.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <string.h>
+
+enum {
+    EXEC_AFTER_EXPIRY_S = 3600, /* an exec's stream runs on for so long (protocol.md, 3 "Streams") */
+    BODY_BYTES = 1024 * 1024,
+    SMALL_BODY_BYTES = 4096
+};
+
+static const char *sandbox_of(const struct http_request *request)
+{
+    return caller_of(request)->claims.sandbox_id;
+}
+
+static bool accepts_sse(const struct http_request *request)
+{
+    const char *accept = http_request_header(request, "accept");
+    return accept && strstr(accept, "text/event-stream");
+}
+
+/* ---- exec ---- */
+
+static void audit_exec(const struct http_request *request, const struct command *command)
+{
+    char title[2048];
+    command_title(command, title, sizeof title);
+    plane_audit(request, "exec", "id=%s cwd=%s command=%s", command->id[0] ? command->id : "-",
+                command->cwd ? command->cwd : "/workspace", title);
+}
+
+static void handle_exec(struct http_request *request)
+{
+    struct error err = {0};
+    json_t *body = http_request_json(request, &err);
+    struct exec_request exec = {0};
+    bool parsed = body && exec_request_parse(&exec, body, &err);
+    json_decref(body);
+    if (!parsed) {
+        http_reply_error(request, &err);
+        return;
+    }
+    bool sse = exec.reply == EXEC_SSE || (!exec.reply_chosen && accepts_sse(request));
+    struct output_reply_plan plan = {
+        .framing = sse ? HTTP_SSE : HTTP_NDJSON,
+        .expires_s = caller_of(request)->claims.expires_at + EXEC_AFTER_EXPIRY_S,
+    };
+    if (exec.reply == EXEC_ONE_JSON) {
+        plan.kind = OUTPUT_REPLY_ONE_JSON;
+        plan.mode = FOLLOWER_AT_END;
+    } else if (exec.reply == EXEC_DETACHED) {
+        plan.kind = OUTPUT_REPLY_STARTED;
+        plan.mode = FOLLOWER_AT_END;
+    } else {
+        plan.kind = OUTPUT_REPLY_STREAM;
+        plan.mode = FOLLOWER_DRIVER;
+    }
+    audit_exec(request, exec.command); /* written before it is done */
+    struct output_reply *reply = output_reply_new(request, &plan);
+    process_exec(plane_of(request)->sandboxes, sandbox_of(request), exec.command, output_reply_follower(reply));
+}
+
+/* ---- verbs with a short answer: the request is found again by its number ---- */
+
+static void *number_cookie(const struct http_request *request)
+{
+    return (void *)(uintptr_t)http_request_number(request);
+}
+
+/* The request, when it still waits and the verb went well; a failure is answered here. */
+static struct http_request *find_waiting(void *cookie, const struct verb_answer *answer)
+{
+    struct http_request *request = http_request_find(loop_current(), (uint64_t)(uintptr_t)cookie);
+    if (request && answer->error.kind != ERROR_NONE) {
+        http_reply_error(request, &answer->error);
+        return NULL;
+    }
+    return request;
+}
+
+static void answer_empty(void *cookie, const struct verb_answer *answer)
+{
+    struct http_request *request = find_waiting(cookie, answer);
+    if (request)
+        http_reply_empty(request, 204);
+}
+
+static void answer_list(void *cookie, const struct verb_answer *answer)
+{
+    struct http_request *request = find_waiting(cookie, answer);
+    if (!request)
+        return;
+    json_t *list = json_array();
+    for (size_t i = 0; i < answer->count; i++)
+        json_array_append_new(list, events_process(&answer->views[i]));
+    json_t *object = json_object();
+    json_object_set_new(object, "processes", list);
+    http_reply_json(request, 200, object);
+}
+
+static void answer_one(void *cookie, const struct verb_answer *answer)
+{
+    struct http_request *request = find_waiting(cookie, answer);
+    if (request && answer->count == 1)
+        http_reply_json(request, 200, events_process(&answer->views[0]));
+}
+
+static struct process_call call_of(struct http_request *request,
+                                   void (*done)(void *cookie, const struct verb_answer *answer))
+{
+    return (struct process_call){.sandbox_id = sandbox_of(request),
+                                 .process_id = http_request_parameter(request, "id"),
+                                 .done = done,
+                                 .cookie = number_cookie(request)};
+}
+
+static void handle_list(struct http_request *request)
+{
+    struct process_call call = call_of(request, answer_list);
+    process_list(plane_of(request)->sandboxes, &call);
+}
+
+static void handle_one(struct http_request *request)
+{
+    struct process_call call = call_of(request, answer_one);
+    process_list(plane_of(request)->sandboxes, &call);
+}
+
+static void handle_kill(struct http_request *request)
+{
+    struct process_call call = call_of(request, answer_empty);
+    plane_audit(request, "kill", "id=%s", call.process_id);
+    process_kill(plane_of(request)->sandboxes, &call);
+}
+
+static bool parse_signal(const json_t *body, int *number, struct error *err)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach ((json_t *)(uintptr_t)body, name, value)
+        if (strcmp(name, "signal") != 0)
+            return error_set(err, ERROR_INVALID, "unknown field \"%.64s\"", name);
+    if (!events_signal_parse(json_object_get(body, "signal"), number))
+        return error_set(err, ERROR_INVALID, "signal: a name like \"TERM\" or a number from 1 to 64");
+    return true;
+}
+
+static void handle_signal(struct http_request *request)
+{
+    struct error err = {0};
+    int number = 0;
+    json_t *body = http_request_json(request, &err);
+    bool parsed = body && parse_signal(body, &number, &err);
+    json_decref(body);
+    if (!parsed) {
+        http_reply_error(request, &err);
+        return;
+    }
+    struct process_call call = call_of(request, answer_empty);
+    plane_audit(request, "signal", "id=%s signal=%d", call.process_id, number);
+    process_signal(plane_of(request)->sandboxes, &call, number);
+}
+
+/* A query switch: 1, true, 0, false, missing (false). */
+static bool parse_switch(const struct http_request *request, const char *name, bool *value, struct error *err)
+{
+    const char *text = http_request_query(request, name);
+    if (text && strcmp(text, "1") != 0 && strcmp(text, "true") != 0 && strcmp(text, "0") != 0 &&
+        strcmp(text, "false") != 0)
+        return error_set(err, ERROR_INVALID, "%s: 1 or 0", name);
+    *value = text && (*text == '1' || *text == 't');
+    return true;
+}
+
+static void handle_stdin(struct http_request *request)
+{
+    struct error err = {0};
+    bool eof = false;
+    if (!parse_switch(request, "eof", &eof, &err)) {
+        http_reply_error(request, &err);
+        return;
+    }
+    size_t size = 0;
+    const char *body = http_request_body(request, &size);
+    struct process_call call = call_of(request, answer_empty);
+    process_write(plane_of(request)->sandboxes, &call, body ? body : "", size, eof);
+}
+
+/* ---- output ---- */
+
+static bool parse_offset(const struct http_request *request, const char *name, uint64_t *offset, struct error *err)
+{
+    const char *text = http_request_query(request, name);
+    if (text && !text_parse_u64(text, strlen(text), INT64_MAX, offset))
+        return error_set(err, ERROR_INVALID, "%s: a byte offset", name);
+    return true;
+}
+
+static void handle_output(struct http_request *request)
+{
+    struct error err = {0};
+    bool follow = false;
+    struct output_reply_plan plan = {.framing = accepts_sse(request) ? HTTP_SSE : HTTP_NDJSON,
+                                     .mode = FOLLOWER_WATCHER,
+                                     .expires_s = caller_of(request)->claims.expires_at};
+    if (!parse_offset(request, "stdout_offset", &plan.offsets[OUTPUT_STDOUT], &err) ||
+        !parse_offset(request, "stderr_offset", &plan.offsets[OUTPUT_STDERR], &err) ||
+        !parse_switch(request, "follow", &follow, &err)) {
+        http_reply_error(request, &err);
+        return;
+    }
+    plan.kind = follow ? OUTPUT_REPLY_STREAM : OUTPUT_REPLY_SNAPSHOT;
+    struct output_reply *reply = output_reply_new(request, &plan);
+    process_follow(plane_of(request)->sandboxes, sandbox_of(request), http_request_parameter(request, "id"),
+                   output_reply_follower(reply));
+}
+
+/* ---- info ---- */
+
+static json_t *time_text(int64_t wall_ms)
+{
+    char text[CLOCK_TEXT_BYTES];
+    clock_format(text, wall_ms);
+    return json_string(text);
+}
+
+static json_t *sandbox_facts(const struct registry_view *view)
+{
+    json_t *limits = json_pack("{s:f,s:I,s:I,s:I}", "cpu", (double)view->limits.cpu_milli / 1000.0, "memory_mb",
+                               (json_int_t)(view->limits.memory_bytes >> 20), "disk_mb",
+                               (json_int_t)(view->limits.disk_bytes >> 20), "pids", (json_int_t)view->limits.pids);
+    json_t *object = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s}", "id", view->id, "name", view->name, "state",
+                               view->state == REGISTRY_LIVE ? "active" : "terminating", "template",
+                               view->template_name, "isolation", view->isolation, "storage", view->storage);
+    json_object_set_new(object, "resources", limits);
+    json_object_set_new(object, "created_at", time_text(view->created_ms));
+    json_object_set_new(object, "max_expires_at", time_text(view->deadline_ms));
+    return object;
+}
+
+static json_t *scope_list(const struct scope_set *set)
+{
+    char text[SCOPE_TEXT_BYTES];
+    scope_format(set, text);
+    json_t *list = json_array();
+    char *rest = NULL;
+    for (const char *atom = strtok_r(text, " ", &rest); atom; atom = strtok_r(NULL, " ", &rest))
+        json_array_append_new(list, json_string(atom));
+    return list;
+}
+
+static json_t *token_facts(const struct capability_claims *claims)
+{
+    json_t *links = json_array();
+    for (size_t i = 0; i < claims->link_count; i++)
+        json_array_append_new(links, json_string(claims->link_ids[i]));
+    json_t *object = json_pack("{s:s,s:s,s:s,s:s}", "jti", claims->jti, "principal", claims->principal, "thread_id",
+                               claims->thread_id, "lease", claims->lease);
+    if (claims->actor[0])
+        json_object_set_new(object, "actor", json_string(claims->actor));
+    json_object_set_new(object, "scopes", scope_list(&claims->scopes));
+    json_object_set_new(object, "issued_at", time_text(claims->issued_at * 1000));
+    json_object_set_new(object, "expires_at", time_text(claims->expires_at * 1000));
+    json_object_set_new(object, "links", links);
+    return object;
+}
+
+static void handle_info(struct http_request *request)
+{
+    AUTO_REGISTRY_VIEW view = {0};
+    if (!registry_find(sandboxes_registry(plane_of(request)->sandboxes), sandbox_of(request), &view)) {
+        struct error err = {0};
+        error_set(&err, ERROR_NOT_FOUND, "no such sandbox");
+        http_reply_error(request, &err);
+        return;
+    }
+    json_t *object = json_object();
+    json_object_set_new(object, "sandbox", sandbox_facts(&view));
+    json_object_set_new(object, "token", token_facts(&caller_of(request)->claims));
+    http_reply_json(request, 200, object);
+}
+
+static void handle_health(struct http_request *request)
+{
+    http_reply_json(request, 200, json_pack("{s:b}", "ok", 1));
+}
+
+#define CAPABILITY (HTTP_BEARER | HTTP_PATH)
+
+static const struct http_route ROUTES[] = {
+    {"POST", "/s/{sandbox}/exec", CAPABILITY, "process", BODY_BYTES, handle_exec},
+    {"GET", "/s/{sandbox}/processes", CAPABILITY, "process", 0, handle_list},
+    {"GET", "/s/{sandbox}/processes/{id}", CAPABILITY, "process", 0, handle_one},
+    {"DELETE", "/s/{sandbox}/processes/{id}", CAPABILITY, "process", 0, handle_kill},
+    {"GET", "/s/{sandbox}/processes/{id}/output", CAPABILITY, "process", 0, handle_output},
+    {"POST", "/s/{sandbox}/processes/{id}/stdin", CAPABILITY, "process", BODY_BYTES, handle_stdin},
+    {"POST", "/s/{sandbox}/processes/{id}/signal", CAPABILITY, "process", SMALL_BODY_BYTES, handle_signal},
+    {"GET", "/s/{sandbox}/info", CAPABILITY, "", 0, handle_info},
+    {"GET", "/healthz", 0, NULL, 0, handle_health},
+    {"GET", "/readyz", 0, NULL, 0, handle_health},
+};
+
+const struct http_route *native_routes(size_t *count)
+{
+    *count = sizeof ROUTES / sizeof *ROUTES;
+    return ROUTES;
+}

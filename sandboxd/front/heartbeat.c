@@ -1,0 +1,195 @@
+/* heartbeat.c - one message every two seconds. */
+#include "sandboxd/front/heartbeat.h"
+
+#include "shared/base/clock.h"
+#include "shared/base/log.h"
+#include "shared/base/memory.h"
+#include "shared/node_protocol/node_call.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    BEAT_S = 2,
+    CALL_TIMEOUT_MS = 4000,
+    LIVING_MAX = 4096,
+    ENDED_MAX = 1000 /* told in one beat; the rest in the next */
+};
+
+struct heartbeat {
+    struct heartbeat_options options;
+    char *call_url;
+    char *node_url;
+    struct node_caller *caller; /* the thread's */
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t mutex;      /* guards the two below */
+    pthread_cond_t changed;
+    bool wanted, stopping;
+    unsigned failures;          /* in a row; the thread's */
+};
+
+static json_t *living(struct registry *registry)
+{
+    AUTO_FREE struct registry_line *lines = NULL;
+    size_t count = registry_lines(registry, false, LIVING_MAX, &lines);
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_pack("{s:s,s:I,s:I}", "id", lines[i].id, "active_at",
+                                              (json_int_t)lines[i].active_ms, "deadline",
+                                              (json_int_t)lines[i].deadline_ms));
+    return list;
+}
+
+static json_t *ended(struct registry *registry)
+{
+    AUTO_FREE struct registry_line *lines = NULL;
+    size_t count = registry_lines(registry, true, ENDED_MAX, &lines);
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_pack("{s:s,s:s,s:I}", "id", lines[i].id, "reason", lines[i].reason, "at",
+                                              (json_int_t)lines[i].ended_ms));
+    return list;
+}
+
+static json_t *make_message(const struct heartbeat *heartbeat)
+{
+    struct registry *registry = heartbeat->options.registry;
+    const struct fl_identity *identity = node_seal_identity(heartbeat->options.seal);
+    json_t *message = json_pack("{s:s,s:I,s:s,s:I,s:I,s:[s]}", "call", "heartbeat", "time", (json_int_t)clock_wall_ms(),
+                                "url", heartbeat->node_url, "slots", (json_int_t)identity->slots_max, "used",
+                                (json_int_t)registry_count(registry), "isolation", "namespaces");
+    json_object_set_new(message, "sandboxes", living(registry));
+    json_object_set_new(message, "ended", ended(registry));
+    return message;
+}
+
+static void take_reply(const struct heartbeat *heartbeat, const json_t *reply)
+{
+    size_t index;
+    const json_t *id;
+    json_array_foreach (json_object_get(reply, "ended_known"), index, id)
+        if (json_is_string(id))
+            registry_reported(heartbeat->options.registry, json_string_value(id));
+}
+
+static bool beat(const struct heartbeat *heartbeat, struct error *err)
+{
+    struct node_seal *seal = heartbeat->options.seal;
+    AUTO_FREE uint8_t *bytes = NULL, *answer = NULL;
+    size_t size = 0, answer_size = 0;
+    uint64_t number = 0;
+    json_t *message = make_message(heartbeat);
+    bool sealed = node_seal_close(seal, message, 0, &bytes, &size, &number, err);
+    json_decref(message);
+    if (!sealed ||
+        !node_call(heartbeat->caller, heartbeat->call_url, bytes, size, CALL_TIMEOUT_MS, &answer, &answer_size, err))
+        return false;
+    json_t *reply = node_seal_open_reply(seal, answer, answer_size, number, clock_wall_ms(), err);
+    if (!reply)
+        return false;
+    const json_t *refusal = json_object_get(json_object_get(reply, "error"), "message");
+    if (json_is_string(refusal))
+        error_set(err, ERROR_FORBIDDEN, "refused: %.200s", json_string_value(refusal));
+    else
+        take_reply(heartbeat, reply);
+    bool ok = !json_is_string(refusal);
+    json_decref(reply);
+    return ok;
+}
+
+/* Repeats are counted, not repeated. */
+static void tell(struct heartbeat *heartbeat, bool ok, const struct error *err)
+{
+    if (ok && heartbeat->failures)
+        log_info("node", "the negotiator answers again after %u heartbeats", heartbeat->failures);
+    if (!ok && heartbeat->failures == 0)
+        log_warn("node", "heartbeat: %s", err->message);
+    heartbeat->failures = ok ? 0 : heartbeat->failures + 1;
+}
+
+/* False when the thread is to end. */
+static bool wait_for_next(struct heartbeat *heartbeat)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += BEAT_S;
+    pthread_mutex_lock(&heartbeat->mutex);
+    int waited = 0;
+    while (!heartbeat->stopping && !heartbeat->wanted && waited == 0)
+        waited = pthread_cond_timedwait(&heartbeat->changed, &heartbeat->mutex, &until);
+    heartbeat->wanted = false;
+    bool go_on = !heartbeat->stopping;
+    pthread_mutex_unlock(&heartbeat->mutex);
+    return go_on;
+}
+
+static void *run(void *cookie)
+{
+    struct heartbeat *heartbeat = cookie;
+    do {
+        struct error err = {0};
+        bool ok = beat(heartbeat, &err);
+        tell(heartbeat, ok, &err);
+    } while (wait_for_next(heartbeat));
+    return NULL;
+}
+
+static void prepare_condition(struct heartbeat *heartbeat)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&heartbeat->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&heartbeat->mutex, NULL);
+}
+
+struct heartbeat *heartbeat_start(const struct heartbeat_options *options, struct error *err)
+{
+    AUTO(heartbeat) *heartbeat = memory_new(sizeof *heartbeat);
+    heartbeat->options = *options;
+    heartbeat->node_url = memory_string(options->url);
+    prepare_condition(heartbeat);
+    const char *negotiator = node_seal_identity(options->seal)->negotiator_url;
+    if (!negotiator[0])
+        return TAKE(heartbeat);
+    heartbeat->call_url = memory_printf("%s/node/v1/message", negotiator);
+    heartbeat->caller = node_caller_new();
+    int failed = pthread_create(&heartbeat->thread, NULL, run, heartbeat);
+    if (failed) {
+        error_set(err, ERROR_INTERNAL, "start the heartbeat thread: %s", strerror(failed));
+        return NULL;
+    }
+    heartbeat->started = true;
+    return TAKE(heartbeat);
+}
+
+void heartbeat_wake(struct heartbeat *heartbeat)
+{
+    if (!heartbeat)
+        return;
+    pthread_mutex_lock(&heartbeat->mutex);
+    heartbeat->wanted = true;
+    pthread_cond_signal(&heartbeat->changed);
+    pthread_mutex_unlock(&heartbeat->mutex);
+}
+
+void heartbeat_free(struct heartbeat *heartbeat)
+{
+    if (!heartbeat)
+        return;
+    pthread_mutex_lock(&heartbeat->mutex);
+    heartbeat->stopping = true;
+    pthread_cond_signal(&heartbeat->changed);
+    pthread_mutex_unlock(&heartbeat->mutex);
+    if (heartbeat->started)
+        pthread_join(heartbeat->thread, NULL);
+    pthread_cond_destroy(&heartbeat->changed);
+    pthread_mutex_destroy(&heartbeat->mutex);
+    node_caller_free(heartbeat->caller);
+    free(heartbeat->call_url);
+    free(heartbeat->node_url);
+    free(heartbeat);
+}

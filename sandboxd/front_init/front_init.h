@@ -1,0 +1,154 @@
+/** front_init.h - the messages between the front and a sandbox's init over init.sock.
+ *
+ *  SOCK_SEQPACKET; fixed size for each type, host order, texts NUL-terminated in their field. init listens (so that
+ *  SO_PEERCRED shows the slot's uid), the newest connection wins, the one before is closed. Upon a connection init sends
+ *  FI_WELCOME, then FI_STARTED (with descriptors) for each command it knows and FI_EXITED for those that ended, then
+ *  FI_CURRENT. Both ends treat the other's bytes as hostile. This folder is compiled into the static init: libc only. */
+#pragma once
+
+#include "shared/base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define FRONT_INIT_VERSION   1
+#define FRONT_INIT_ID_BYTES  65   /* a command's id with NUL: 1..64 of A-Za-z0-9._- */
+#define FRONT_INIT_COMMANDS  1024 /* commands init keeps at once, running or not forgotten */
+#define FRONT_INIT_BLOB_MAX  2097152 /* 2 MiB */
+#define FRONT_INIT_TEXTS_MAX 131072  /* arguments, and as many variables */
+
+enum front_init_type {
+    /* front -> init */
+    FI_START = 1, /* + 1 descriptor: a sealed memfd, see struct front_init_command */
+    FI_SIGNAL,
+    FI_KILL,      /* the command and all it started: cgroup.kill of its own run/<n> */
+    FI_EOF,       /* close stdin's write end that init keeps */
+    FI_FORGET,    /* an ended command: close what init keeps of it */
+    FI_TERMINATE, /* SIGTERM to all, SIGKILL after grace, then init exits */
+    FI_DEADLINE,  /* the hard deadline moves */
+    /* init -> front */
+    FI_WELCOME,
+    FI_STARTED,   /* + descriptors of enum front_init_fd */
+    FI_REFUSED,   /* FI_START failed: a struct error (NOT_FOUND command, INVALID cwd, NO_CAPACITY ...) */
+    FI_EXITED,
+    FI_CURRENT    /* everything known has been told */
+};
+
+/* Descriptors of FI_STARTED, in this order. The front's copies; init keeps its own. */
+enum front_init_fd {
+    FI_FD_STDOUT_PIPE,   /* read end, non-blocking */
+    FI_FD_STDERR_PIPE,   /* read end */
+    FI_FD_STDOUT_MEMORY, /* memfd: its file position is the stream's length; moved there by splice only */
+    FI_FD_STDERR_MEMORY,
+    FI_FD_STDIN_PIPE,    /* write end, non-blocking; absent (only 4 descriptors) when stdin is /dev/null or was closed */
+    FI_FDS
+};
+
+struct fi_start {
+    char id[FRONT_INIT_ID_BYTES];
+    uint8_t with_stdin;     /* 1: a pipe, 0: /dev/null */
+    uint8_t reserved[6];
+    uint64_t timeout_ms;    /* 0: none; init kills the tree then, counted from the start, CLOCK_BOOTTIME */
+};
+
+struct fi_signal {
+    char id[FRONT_INIT_ID_BYTES];
+    uint8_t reserved[3];
+    int32_t number;         /* 1..64; to the command's process group */
+};
+
+struct fi_name {            /* FI_KILL, FI_EOF, FI_FORGET */
+    char id[FRONT_INIT_ID_BYTES];
+};
+
+struct fi_terminate {
+    uint64_t grace_ms;
+    char reason[64];
+};
+
+struct fi_deadline {
+    uint64_t boot_ns;       /* CLOCK_BOOTTIME; 0 none */
+};
+
+struct fi_welcome {
+    uint32_t version;
+    uint32_t commands;
+    uint64_t deadline_boot_ns;
+};
+
+struct fi_started {
+    char id[FRONT_INIT_ID_BYTES];
+    uint8_t has_stdin;
+    uint8_t reserved[2];
+    int32_t pid;            /* as seen inside */
+    uint64_t start_boot_ns, timeout_ms;
+    int64_t start_wall_ms;
+    char title[256];        /* the command as text, cut: for GET /processes */
+};
+
+struct fi_refused {
+    char id[FRONT_INIT_ID_BYTES];
+    uint8_t reserved[7];
+    struct error error;
+};
+
+struct fi_exited {
+    char id[FRONT_INIT_ID_BYTES];
+    uint8_t timed_out;      /* init killed it at its timeout */
+    uint8_t killed;         /* FI_KILL or FI_TERMINATE ended it */
+    uint8_t reserved;
+    int32_t wait_status;    /* wait(2) */
+    uint64_t wall_ms, cpu_ms;
+    uint64_t max_rss_bytes;
+    int64_t end_wall_ms;
+};
+
+struct front_init_message {
+    uint32_t type;
+    uint32_t reserved;
+    union {
+        struct fi_start start;
+        struct fi_signal signal;
+        struct fi_name name;
+        struct fi_terminate terminate;
+        struct fi_deadline deadline;
+        struct fi_welcome welcome;
+        struct fi_started started;
+        struct fi_refused refused;
+        struct fi_exited exited;
+    } as;
+};
+
+/** The bytes of a packet of this type; 0 for an unknown one. */
+size_t front_init_size(uint32_t type) MUST_USE;
+
+enum front_init_end { FI_FROM_FRONT, FI_FROM_INIT };
+
+/** Checks a packet: size, type, direction, texts, ranges, the count of descriptors. ERROR_INVALID says what. */
+bool front_init_check(const struct front_init_message *message, size_t size, size_t fd_count,
+                      enum front_init_end sender, struct error *err) MUST_USE;
+/** One packet, as fd_send_message: system_errno EAGAIN when the socket is full. Zero the message first. */
+bool front_init_send(int socket, const struct front_init_message *message, const int *fds, size_t fd_count,
+                     struct error *err) MUST_USE;
+/** 1 got one, 0 the end, -1 error (system_errno EAGAIN: none there; ERROR_INVALID: a bad packet, its descriptors closed). `fds` has
+ *  room for FI_FDS. */
+int front_init_receive(int socket, struct front_init_message *message, enum front_init_end sender, int *fds,
+                       size_t *fd_count, struct error *err) MUST_USE;
+
+/** What a START's memfd holds: u32 argument count, u32 variable count, then NUL-ended texts: cwd, arguments, variables
+ *  "NAME=value". */
+struct front_init_command {
+    const char *cwd;
+    char *const *arguments; /* NULL-ended */
+    char *const *variables; /* NULL-ended */
+};
+
+/** A sealed memfd of the command; -1 with ERROR_TOO_LARGE over FRONT_INIT_BLOB_MAX or 131,071 bytes for one text
+ *  (execve(2), MAX_ARG_STRLEN), ERROR_INVALID without arguments, without an absolute
+ *  cwd or for a variable without a name or =. `variables` may be NULL: none. */
+int front_init_command_seal(const struct front_init_command *command, struct error *err) MUST_USE;
+
+/** Reads it back; checks seals (F_SEAL_WRITE and F_SEAL_SHRINK), size and every count. The texts point into *memory, and both arrays
+ *  are one allocation at *memory: the caller frees *memory alone. */
+bool front_init_command_read(int fd, struct front_init_command *command, void **memory, struct error *err) MUST_USE;

@@ -1,0 +1,200 @@
+#include "sandboxd/front_launcher/front_launcher.h"
+
+#include "shared/base/fd.h"
+#include "shared/base/random.h"
+#include "shared/base/text.h"
+
+#include <string.h>
+
+#define HEAD_BYTES offsetof(struct front_launcher_message, as)
+
+static const char NAME_EXTRA[] = "._-";
+static const char REASON_EXTRA[] = "._-: ";
+
+size_t front_launcher_size(uint32_t type)
+{
+    switch (type) {
+    case FL_READY:
+    case FL_ADOPTED:
+        return HEAD_BYTES;
+    case FL_PREPARE:
+        return HEAD_BYTES + sizeof(struct fl_prepare);
+    case FL_DESTROY:
+        return HEAD_BYTES + sizeof(struct fl_destroy);
+    case FL_DEADLINE:
+        return HEAD_BYTES + sizeof(struct fl_deadline);
+    case FL_IDENTITY:
+        return HEAD_BYTES + sizeof(struct fl_identity);
+    case FL_SANDBOX:
+        return HEAD_BYTES + sizeof(struct fl_sandbox);
+    case FL_REFUSED:
+        return HEAD_BYTES + sizeof(struct error);
+    case FL_ENDED:
+        return HEAD_BYTES + sizeof(struct fl_ended);
+    default:
+        return 0;
+    }
+}
+
+static bool is_from_front(uint32_t type)
+{
+    return type == FL_READY || type == FL_PREPARE || type == FL_DESTROY || type == FL_DEADLINE;
+}
+
+/* Ended by a NUL within its field, and nothing hides behind that. */
+static bool is_padded(const char *field, size_t size)
+{
+    size_t length = strnlen(field, size);
+    if (length == size)
+        return false;
+    for (size_t i = length; i < size; i++) {
+        if (field[i] != '\0')
+            return false;
+    }
+    return true;
+}
+
+static bool wrong(struct error *err, const char *field)
+{
+    return error_set(err, ERROR_INVALID, "front_launcher: impossible %s", field);
+}
+
+static bool check_id(const char id[static FRONT_LAUNCHER_ID_BYTES], struct error *err)
+{
+    return (is_padded(id, FRONT_LAUNCHER_ID_BYTES) && random_is_id(id, "sbx")) || wrong(err, "sandbox id");
+}
+
+static bool check_name(const char name[static FRONT_LAUNCHER_NAME_BYTES], const char *also, const char *field,
+                       struct error *err)
+{
+    return (is_padded(name, FRONT_LAUNCHER_NAME_BYTES) &&
+            text_is_made_of(name, FRONT_LAUNCHER_NAME_BYTES - 1, also)) ||
+           wrong(err, field);
+}
+
+static bool check_hostname(const char name[static FRONT_LAUNCHER_NAME_BYTES], struct error *err)
+{
+    if (!check_name(name, "-", "hostname", err))
+        return false;
+    for (const char *c = name; *c; c++) {
+        if (*c >= 'A' && *c <= 'Z')
+            return wrong(err, "hostname");
+    }
+    return true;
+}
+
+static bool check_prepare(const struct fl_prepare *prepare, struct error *err)
+{
+    if (!check_id(prepare->id, err) || !check_hostname(prepare->hostname, err) ||
+        !check_name(prepare->template_name, NAME_EXTRA, "template", err) ||
+        !check_name(prepare->isolation, NAME_EXTRA, "isolation", err))
+        return false;
+    return prepare->deadline_wall_ms > 0 || wrong(err, "deadline");
+}
+
+static bool check_identity(const struct fl_identity *identity, struct error *err)
+{
+    if (!check_name(identity->node, NAME_EXTRA, "node", err) ||
+        !check_name(identity->issuer, NAME_EXTRA, "issuer", err))
+        return false;
+    if (!is_padded(identity->negotiator_url, sizeof identity->negotiator_url))
+        return wrong(err, "negotiator_url");
+    return (identity->incarnation > 0 && identity->slots_max > 0) || wrong(err, "incarnation");
+}
+
+static bool check_sandbox(const struct fl_sandbox *sandbox, struct error *err)
+{
+    if (!check_id(sandbox->id, err) || !check_hostname(sandbox->hostname, err) ||
+        !check_name(sandbox->template_name, NAME_EXTRA, "template", err) ||
+        !check_name(sandbox->isolation, NAME_EXTRA, "isolation", err) ||
+        !check_name(sandbox->storage, NAME_EXTRA, "storage", err))
+        return false;
+    const char *path = sandbox->socket_path;
+    if (!is_padded(path, sizeof sandbox->socket_path) || !text_is_made_of(path, sizeof sandbox->socket_path, "/._") ||
+        path[0] == '/' || strstr(path, ".."))
+        return wrong(err, "socket_path");
+    return (sandbox->init_pid > 0 && sandbox->reused <= 1) || wrong(err, "init_pid");
+}
+
+static bool check_refused(const struct error *refused, struct error *err)
+{
+    /* An enum read from the wire: as a number, for any other value is undefined to compare. */
+    int kind = 0;
+    memcpy(&kind, &refused->kind, sizeof kind);
+    if (kind <= ERROR_NONE || kind >= ERROR_KINDS)
+        return wrong(err, "error kind");
+    return strnlen(refused->message, sizeof refused->message) < sizeof refused->message || wrong(err, "error text");
+}
+
+static bool check_body(const struct front_launcher_message *message, struct error *err)
+{
+    switch (message->type) {
+    case FL_PREPARE:
+        return check_prepare(&message->as.prepare, err);
+    case FL_DESTROY:
+        return check_id(message->as.destroy.id, err) &&
+               check_name(message->as.destroy.reason, REASON_EXTRA, "reason", err);
+    case FL_DEADLINE:
+        return check_id(message->as.deadline.id, err) &&
+               (message->as.deadline.deadline_wall_ms > 0 || wrong(err, "deadline"));
+    case FL_IDENTITY:
+        return check_identity(&message->as.identity, err);
+    case FL_SANDBOX:
+        return check_sandbox(&message->as.sandbox, err);
+    case FL_REFUSED:
+        return check_refused(&message->as.refused, err);
+    case FL_ENDED:
+        return check_id(message->as.ended.id, err) && check_name(message->as.ended.reason, REASON_EXTRA, "reason", err);
+    default:
+        return true; /* FL_READY and FL_ADOPTED have no body */
+    }
+}
+
+bool front_launcher_check(const struct front_launcher_message *message, size_t size, size_t fd_count,
+                          enum front_launcher_end sender, struct error *err)
+{
+    if (size < HEAD_BYTES)
+        return error_set(err, ERROR_INVALID, "front_launcher: %zu bytes are no message", size);
+    size_t expected = front_launcher_size(message->type);
+    if (expected == 0 || expected != size)
+        return error_set(err, ERROR_INVALID, "front_launcher: type %u has %zu bytes, not %zu", message->type, expected,
+                         size);
+    if (is_from_front(message->type) != (sender == FL_FROM_FRONT))
+        return error_set(err, ERROR_INVALID, "front_launcher: type %u from the wrong end", message->type);
+    bool fds_fit = fd_count == 0 || (message->type == FL_SANDBOX && fd_count == FL_FDS);
+    if (!fds_fit)
+        return error_set(err, ERROR_INVALID, "front_launcher: type %u with %zu descriptors", message->type, fd_count);
+    if (message->reserved != 0)
+        return wrong(err, "reserved field");
+    return check_body(message, err);
+}
+
+bool front_launcher_send(int socket, const struct front_launcher_message *message, const int *fds, size_t fd_count,
+                         struct error *err)
+{
+    size_t size = front_launcher_size(message->type);
+    if (size == 0)
+        return error_set(err, ERROR_INVALID, "front_launcher: no type %u", message->type);
+    return fd_send_message(socket, message, size, fds, fd_count, err);
+}
+
+int front_launcher_receive(int socket, struct front_launcher_message *message, enum front_launcher_end sender, int *fds,
+                           size_t *fd_count, struct error *err)
+{
+    int received[FD_MESSAGE_FDS];
+    size_t received_count = 0;
+    struct front_launcher_message got = {0};
+    ssize_t size = fd_receive_message(socket, &got, sizeof got, received, &received_count, err);
+    if (size <= 0)
+        return size < 0 ? -1 : 0;
+    if (!front_launcher_check(&got, (size_t)size, received_count, sender, err)) {
+        for (size_t i = 0; i < received_count; i++)
+            close(received[i]);
+        return -1;
+    }
+    *message = got;
+    if (received_count)
+        memcpy(fds, received, sizeof(int) * received_count);
+    *fd_count = received_count;
+    return 1;
+}

@@ -1,0 +1,134 @@
+/** front_launcher.h - the messages between the front (no rights, hostile input) and the launcher (all rights).
+ *
+ *  A SOCK_SEQPACKET pair; one message is one packet of a fixed size for its type, integers in host order (both ends are
+ *  one binary on one machine), texts NUL-padded to their field. Both ends treat the other's bytes as hostile: a wrong
+ *  size, type, unterminated or impossible text is refused whole. Descriptors travel as listed at each type. */
+#pragma once
+
+#include "shared/base/error.h"
+#include "shared/capability/keys.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define FRONT_LAUNCHER_ID_BYTES   32 /* a sandbox id with NUL */
+#define FRONT_LAUNCHER_NAME_BYTES 64 /* any name with NUL */
+
+enum front_launcher_type {
+    /* front -> launcher */
+    FL_READY = 1,  /* the front is up: the launcher answers with FL_IDENTITY, an FL_SANDBOX for each living one, FL_ADOPTED */
+    FL_PREPARE,    /* make a sandbox; idempotent by id; answered with FL_SANDBOX or FL_REFUSED of the same request */
+    FL_DESTROY,    /* kill and remove; answered by FL_ENDED; unknown ids too (reason "unknown") */
+    FL_DEADLINE,   /* move a hard deadline; answered with FL_SANDBOX (no descriptors) or FL_REFUSED */
+    /* launcher -> front */
+    FL_IDENTITY,   /* who this node is, and the keys the front may hold */
+    FL_SANDBOX,    /* a living sandbox, with the descriptors of enum front_launcher_fd */
+    FL_ADOPTED,    /* all that was running has been told */
+    FL_REFUSED,    /* a request failed; carries a struct error */
+    FL_ENDED       /* a sandbox is gone: its processes, cgroup and folder are removed */
+};
+
+/* Descriptors of FL_SANDBOX, in this order. */
+enum front_launcher_fd {
+    FL_FD_INIT,          /* pidfd of init: poll only */
+    FL_FD_KILL,          /* cgroup.kill of the whole sandbox (v2), O_WRONLY */
+    FL_FD_FREEZE,        /* cgroup.freeze of `run` (v2), O_RDWR */
+    FL_FD_EVENTS,        /* cgroup.events of `run` (v2), O_RDONLY */
+    FL_FD_CPU,           /* cpu.stat of `run` (v2), O_RDONLY: usage_usec */
+    FL_FD_MEMORY,        /* bytes in use: v1 memory.usage_in_bytes or v2 memory.current of `run` */
+    FL_FD_OOM,           /* v1 memory.oom_control or v2 memory.events of `run`: the line "oom_kill N" */
+    FL_FDS
+};
+
+/* Ranges are the launcher's policy: a number outside them is FL_REFUSED, not a malformed message. */
+struct fl_limits {
+    uint32_t cpu_milli;     /* thousandths of a core, 50..1,000,000 */
+    uint32_t pids;          /* 16..1,000,000 */
+    uint64_t memory_bytes;  /* >= 16 MiB */
+    uint64_t disk_bytes;    /* of the writable layer; 0: the storage's default */
+};
+
+struct fl_prepare {
+    char id[FRONT_LAUNCHER_ID_BYTES];
+    char hostname[FRONT_LAUNCHER_NAME_BYTES]; /* [a-z0-9-] */
+    char template_name[FRONT_LAUNCHER_NAME_BYTES];
+    char isolation[FRONT_LAUNCHER_NAME_BYTES]; /* "auto" or a backend's name */
+    struct fl_limits limits;
+    int64_t deadline_wall_ms; /* hard deadline, UTC; at most config max_lifetime from now */
+};
+
+struct fl_destroy {
+    char id[FRONT_LAUNCHER_ID_BYTES];
+    char reason[FRONT_LAUNCHER_NAME_BYTES]; /* kept in the end's report: "deleted" */
+};
+
+struct fl_deadline {
+    char id[FRONT_LAUNCHER_ID_BYTES];
+    int64_t deadline_wall_ms;
+};
+
+struct fl_identity {
+    char node[FRONT_LAUNCHER_NAME_BYTES];
+    char issuer[FRONT_LAUNCHER_NAME_BYTES];   /* deployment id */
+    char negotiator_url[256];
+    uint64_t incarnation;                     /* raised and made durable at each start of a front */
+    struct key link_to_node;                  /* KDF(node key, link, "negotiator"): what the negotiator sends */
+    struct key link_from_node;                /* KDF(node key, link, "sandboxd") */
+    uint32_t slots_max;                       /* sandboxes this node takes */
+};
+
+struct fl_sandbox {
+    char id[FRONT_LAUNCHER_ID_BYTES];
+    char hostname[FRONT_LAUNCHER_NAME_BYTES];
+    char template_name[FRONT_LAUNCHER_NAME_BYTES];
+    char isolation[FRONT_LAUNCHER_NAME_BYTES]; /* "namespaces" */
+    char storage[FRONT_LAUNCHER_NAME_BYTES];   /* "tmpfs" */
+    struct fl_limits limits;                   /* in force */
+    uint32_t slot;
+    uint32_t uid_base;                         /* host uid of the sandbox's uid 0; init's peer uid */
+    int32_t init_pid;
+    uint32_t reused;                           /* 1: FL_PREPARE found it running */
+    int64_t created_wall_ms, deadline_wall_ms;
+    struct key root;                           /* sandbox root: KDF(node key, sandbox, id) */
+    char socket_path[64];                      /* init.sock, below STATE/sandboxd/run: "12/init.sock" */
+};
+
+struct fl_ended {
+    char id[FRONT_LAUNCHER_ID_BYTES];
+    char reason[FRONT_LAUNCHER_NAME_BYTES]; /* deleted, max_lifetime, oom, crashed, unknown */
+};
+
+/** One message; `request` pairs an answer with its question (0 in what nobody asked for). */
+struct front_launcher_message {
+    uint32_t type; /* enum front_launcher_type */
+    uint32_t reserved;
+    uint64_t request;
+    union {
+        struct fl_prepare prepare;
+        struct fl_destroy destroy;
+        struct fl_deadline deadline;
+        struct fl_identity identity;
+        struct fl_sandbox sandbox;
+        struct fl_ended ended;
+        struct error refused;
+    } as;
+};
+
+/** The exact number of bytes on the wire for `type`; 0 for a type that is none. */
+size_t front_launcher_size(uint32_t type) MUST_USE;
+
+/** Checks one received packet: size, type, direction, every text terminated and of allowed characters, numbers in
+ *  range, the right count of descriptors. ERROR_INVALID says what. Nothing is believed before. */
+enum front_launcher_end { FL_FROM_FRONT, FL_FROM_LAUNCHER };
+bool front_launcher_check(const struct front_launcher_message *message, size_t size, size_t fd_count,
+                          enum front_launcher_end sender, struct error *err) MUST_USE;
+
+/** Sends one message of message->type. system_errno EAGAIN when a non-blocking socket is full. */
+bool front_launcher_send(int socket, const struct front_launcher_message *message, const int *fds, size_t fd_count,
+                         struct error *err) MUST_USE;
+
+/** Receives and checks one. 1 got it, 0 the other end is gone, -1 an error (system_errno EAGAIN: none there). After
+ *  a refused message its descriptors are closed and the connection should be given up. */
+int front_launcher_receive(int socket, struct front_launcher_message *message, enum front_launcher_end sender, int *fds,
+                           size_t *fd_count, struct error *err) MUST_USE;

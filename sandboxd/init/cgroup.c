@@ -1,0 +1,83 @@
+/* cgroup.c - see cgroup.h; cgroups(7), Documentation/admin-guide/cgroup-v2.rst. */
+#include "sandboxd/init/cgroup.h"
+
+#include "shared/base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { NAME_BYTES = 64 };
+
+static void name_of(char name[static NAME_BYTES], uint64_t serial, const char *file)
+{
+    /* 64 bytes hold the longest number and all our files' names. */
+    (void)snprintf(name, NAME_BYTES, "e%llu%s", (unsigned long long)serial, file);
+}
+
+int cgroup_make(int run, uint64_t serial, struct error *err)
+{
+    char name[NAME_BYTES];
+    name_of(name, serial, "");
+    if (mkdirat(run, name, 0755) < 0) {
+        error_set_errno(err, errno == EAGAIN ? ERROR_NO_CAPACITY : ERROR_INTERNAL, "mkdir run/%s", name);
+        return -1;
+    }
+    int fd = openat(run, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        error_set_errno(err, ERROR_INTERNAL, "open run/%s", name);
+        unlinkat(run, name, AT_REMOVEDIR);
+    }
+    return fd;
+}
+
+static bool write_one(int run, const char *path)
+{
+    AUTO_FD int fd = openat(run, path, O_WRONLY | O_CLOEXEC);
+    return fd >= 0 && write(fd, "1", 1) == 1;
+}
+
+bool cgroup_kill(int run, uint64_t serial)
+{
+    char name[NAME_BYTES];
+    name_of(name, serial, "/cgroup.kill");
+    return write_one(run, name);
+}
+
+bool cgroup_kill_all(int run)
+{
+    return write_one(run, "cgroup.kill");
+}
+
+bool cgroup_remove(int run, uint64_t serial)
+{
+    char name[NAME_BYTES];
+    name_of(name, serial, "");
+    return unlinkat(run, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
+}
+
+int cgroup_open_events(int run, uint64_t serial)
+{
+    char name[NAME_BYTES];
+    name_of(name, serial, "/cgroup.events");
+    return openat(run, name, O_RDONLY | O_CLOEXEC);
+}
+
+uint64_t cgroup_cpu_us(int run, uint64_t serial)
+{
+    static const char key[] = "usage_usec ";
+    char name[NAME_BYTES], text[1024];
+    name_of(name, serial, "/cpu.stat");
+    AUTO_FD int fd = openat(run, name, O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (size <= 0)
+        return 0;
+    text[size] = 0;
+    const char *at = strstr(text, key);
+    uint64_t usage = 0;
+    if (at == NULL || !text_parse_u64(at + strlen(key), strspn(at + strlen(key), "0123456789"), UINT64_MAX, &usage))
+        return 0;
+    return usage;
+}

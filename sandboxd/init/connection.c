@@ -1,0 +1,269 @@
+/* connection.c - see connection.h. */
+#include "sandboxd/init/connection.h"
+
+#include "sandboxd/init/deadline.h"
+#include "sandboxd/init/terminate.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+static void forget_untold(struct init *init)
+{
+    struct command *command;
+    while ((command = TAILQ_FIRST(&init->untold)) != NULL) {
+        TAILQ_REMOVE(&init->untold, command, link);
+        command->is_untold = false;
+        if (command->state == COMMAND_REFUSED)
+            command_free(command, init);
+    }
+}
+
+static void drop(struct init *init)
+{
+    watch_end(init, &init->connection);
+    forget_untold(init);
+    init->blocked = false;
+}
+
+static void set_blocked(struct init *init, bool blocked)
+{
+    if (init->blocked == blocked)
+        return;
+    init->blocked = blocked;
+    watch_change(init, &init->connection, blocked ? EPOLLOUT : EPOLLIN);
+}
+
+/* False when it must wait: the socket is full, or there is no front any more. */
+static bool send_message(struct init *init, const struct front_init_message *message, const int *fds, size_t count)
+{
+    struct error err = {0};
+    if (front_init_send(init->connection.fd, message, fds, count, &err))
+        return true;
+    if (err.system_errno == EAGAIN)
+        set_blocked(init, true);
+    else
+        drop(init);
+    return false;
+}
+
+static bool send_welcome(struct init *init)
+{
+    struct front_init_message message = {.type = FI_WELCOME};
+    message.as.welcome = (struct fi_welcome){
+        .version = FRONT_INIT_VERSION, .commands = (uint32_t)init->count, .deadline_boot_ns = init->deadline_boot_ns};
+    init->welcome_told = send_message(init, &message, NULL, 0);
+    return init->welcome_told;
+}
+
+static bool send_current(struct init *init)
+{
+    struct front_init_message message = {.type = FI_CURRENT};
+    init->current_told = send_message(init, &message, NULL, 0);
+    return init->current_told;
+}
+
+static bool send_started(struct init *init, struct command *command)
+{
+    const int *kept = command->streams.kept;
+    bool has_stdin = kept[FI_FD_STDIN_PIPE] >= 0;
+    struct front_init_message message = {.type = FI_STARTED};
+    struct fi_started *started = &message.as.started;
+    memcpy(started->id, command->id, sizeof started->id);
+    memcpy(started->title, command->title, sizeof started->title);
+    started->has_stdin = has_stdin;
+    started->pid = command->pid;
+    started->start_boot_ns = command->start_boot_ns;
+    started->start_wall_ms = command->start_wall_ms;
+    started->timeout_ms = command->timeout_ms;
+    if (!send_message(init, &message, kept, has_stdin ? FI_FDS : FI_FDS - 1))
+        return false;
+    command->started_told = true;
+    return true;
+}
+
+static bool send_exited(struct init *init, struct command *command)
+{
+    struct front_init_message message = {.type = FI_EXITED, .as.exited = command->exited};
+    if (!send_message(init, &message, NULL, 0))
+        return false;
+    command->end_told = true;
+    return true;
+}
+
+static bool send_refused(struct init *init, const struct command *command)
+{
+    struct front_init_message message = {.type = FI_REFUSED, .as.refused.error = command->refusal};
+    memcpy(message.as.refused.id, command->id, sizeof message.as.refused.id);
+    return send_message(init, &message, NULL, 0);
+}
+
+/* All there is to say about one. After false `command` may be gone. */
+static bool send_untold(struct init *init, struct command *command)
+{
+    if (command->state == COMMAND_REFUSED) {
+        if (!send_refused(init, command))
+            return false;
+        command_free(command, init);
+        return true;
+    }
+    if (!command->started_told && !send_started(init, command))
+        return false;
+    if (command->state == COMMAND_ENDED && !command->end_told && !send_exited(init, command))
+        return false;
+    TAILQ_REMOVE(&init->untold, command, link);
+    command->is_untold = false;
+    return true;
+}
+
+static void flush(struct init *init)
+{
+    if (!init->welcome_told && !send_welcome(init))
+        return;
+    struct command *command;
+    while ((command = TAILQ_FIRST(&init->untold)) != NULL) {
+        if (!send_untold(init, command))
+            return;
+    }
+    if (!init->current_told && !send_current(init))
+        return;
+    set_blocked(init, false);
+}
+
+static void enqueue(struct init *init, struct command *command)
+{
+    if (command->is_untold || command->state == COMMAND_STARTING || command->state == COMMAND_FORGOTTEN)
+        return;
+    TAILQ_INSERT_TAIL(&init->untold, command, link);
+    command->is_untold = true;
+}
+
+void connection_tell(struct init *init, struct command *command)
+{
+    if (init->connection.fd < 0) {
+        if (command->state == COMMAND_REFUSED)
+            command_free(command, init);
+        return;
+    }
+    enqueue(init, command);
+    if (!init->blocked)
+        flush(init);
+}
+
+bool connection_is_told(const struct init *init)
+{
+    return init->connection.fd < 0 || (TAILQ_EMPTY(&init->untold) && init->current_told);
+}
+
+static void on_name(struct init *init, const struct front_init_message *message)
+{
+    struct command *command = command_find(init, message->as.name.id);
+    if (command == NULL)
+        return; /* forgotten meanwhile */
+    if (message->type == FI_KILL)
+        command_kill(command, init);
+    else if (message->type == FI_EOF)
+        command_end_stdin(command);
+    else
+        command_forget(command, init);
+}
+
+static void on_signal(struct init *init, const struct fi_signal *signal)
+{
+    struct command *command = command_find(init, signal->id);
+    if (command != NULL)
+        command_signal(command, init, signal->number);
+}
+
+static void on_message(struct init *init, const struct front_init_message *message, int fd)
+{
+    switch ((enum front_init_type)message->type) {
+    case FI_START:
+        command_start(init, &message->as.start, fd);
+        return;
+    case FI_SIGNAL:
+        on_signal(init, &message->as.signal);
+        return;
+    case FI_KILL:
+    case FI_EOF:
+    case FI_FORGET:
+        on_name(init, message);
+        return;
+    case FI_TERMINATE:
+        terminate_begin(init, message->as.terminate.grace_ms, 0);
+        return;
+    case FI_DEADLINE:
+        deadline_set_hard(init, message->as.deadline.boot_ns);
+        return;
+    case FI_WELCOME:
+    case FI_STARTED:
+    case FI_REFUSED:
+    case FI_EXITED:
+    case FI_CURRENT:
+        return; /* front_init_receive let none through */
+    }
+}
+
+static void on_connection(struct init *init, struct watch *watch, uint32_t events)
+{
+    struct front_init_message message;
+    int fds[FI_FDS];
+    size_t count = 0;
+    struct error err = {0};
+    if (init->blocked) {
+        if (events & (EPOLLHUP | EPOLLERR))
+            drop(init);
+        else
+            flush(init);
+        return;
+    }
+    int got = front_init_receive(watch->fd, &message, FI_FROM_FRONT, fds, &count, &err);
+    if (got < 0 && err.system_errno == EAGAIN)
+        return;
+    /* A front that sends what is none of the messages is out of step: a new connection tells it everything anew. */
+    if (got <= 0) {
+        drop(init);
+        return;
+    }
+    AUTO_FD int fd = count > 0 ? fds[0] : -1; /* START has one, the others none */
+    on_message(init, &message, fd);
+}
+
+static void on_listener(struct init *init, struct watch *watch, uint32_t events)
+{
+    (void)events;
+    int socket = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (socket < 0)
+        return;
+    drop(init);
+    if (!watch_add(init, &init->connection, socket, EPOLLIN, NULL))
+        return;
+    init->welcome_told = init->current_told = false;
+    for (size_t i = 0; i < init->count; i++) {
+        init->commands[i]->started_told = init->commands[i]->end_told = false;
+        enqueue(init, init->commands[i]);
+    }
+    flush(init);
+}
+
+bool connection_listen(struct init *init, int socket, struct error *err)
+{
+    init->connection = (struct watch){.ready = on_connection, .fd = -1};
+    init->listener = (struct watch){.ready = on_listener, .fd = -1};
+    if (listen(socket, 16) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "listen");
+    return watch_add(init, &init->listener, socket, EPOLLIN, err);
+}
+
+void connection_close(struct init *init)
+{
+    char byte;
+    if (init->connection.fd < 0)
+        return;
+    ssize_t size;
+    do {
+        size = recv(init->connection.fd, &byte, sizeof byte, MSG_DONTWAIT);
+    } while (size > 0);
+    drop(init);
+}

@@ -1,0 +1,61 @@
+/** init.h - what the files of init share. PID 1 of a sandbox has one thread, one epoll set and one struct init.
+ *
+ *  Theory of operation: main waits for one event a turn. The front's messages (connection.c) start and end commands
+ *  (command.c, start.c); what a command leaves is found by reaping (reap.c); all times hang on one timer (deadline.c).
+ *  Nothing here waits for a command: a child tells by a close-on-exec pipe whether it reached execve. */
+#pragma once
+
+#include "sandboxd/front_init/front_init.h"
+
+#include <linux/filter.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/resource.h>
+
+struct init;
+struct command;
+TAILQ_HEAD(command_queue, command);
+
+/** A descriptor in the epoll set. Embedded; one turn handles one event, so that `ready` may free its owner. */
+struct watch {
+    void (*ready)(struct init *init, struct watch *watch, uint32_t events);
+    void *owner;
+    int fd; /* -1: not watched */
+};
+
+struct init {
+    int epoll;
+    int run;         /* the v2 cgroup `run` */
+    const int *join; /* v1 cgroup.procs */
+    size_t join_count;
+    struct sock_fprog filter; /* the commands' seccomp program */
+    struct rlimit files;      /* what commands get */
+    int files_limit;          /* init's own: the hard limit made soft */
+    struct watch listener, connection, child_signal, timer;
+
+    struct command *commands[FRONT_INIT_COMMANDS]; /* in the order of their starts */
+    size_t count;
+    uint64_t last_serial; /* names run/e<serial>, never reused */
+
+    struct command_queue untold; /* what the connected front has not been told; empty without one */
+    bool welcome_told, current_told;
+    bool blocked; /* its socket is full: nothing is read before it drains */
+
+    uint64_t deadline_boot_ns; /* the hard deadline; 0 none */
+    uint64_t armed_boot_ns;    /* the timer's; 0 not armed. Never later than the earliest time due */
+    uint64_t end_boot_ns;      /* terminating: when SIGKILL follows, then when init leaves; 0 not terminating */
+    bool killed_all;           /* SIGKILL went out */
+    bool childless;            /* the last reaping found no child: the sandbox is empty but for init */
+    bool reap_again;           /* more children may be dead than one turn reaps */
+    bool leaving;
+    int exit_code;
+};
+
+/** Watches `fd` (owned from now on; closed on failure too) for `events`. */
+bool watch_add(struct init *init, struct watch *watch, int fd, uint32_t events, struct error *err) MUST_USE;
+/** Changes what is waited for. */
+void watch_change(struct init *init, struct watch *watch, uint32_t events);
+/** Ends it and closes the descriptor; nothing when it is not watched. */
+void watch_end(struct init *init, struct watch *watch);

@@ -1,0 +1,174 @@
+/* start.c - from FI_START to a cloned child: streams, cgroup, clone3(2). The child's own part is child.c. */
+#include "sandboxd/init/cgroup.h"
+#include "sandboxd/init/child.h"
+#include "sandboxd/init/command.h"
+#include "sandboxd/init/connection.h"
+#include "sandboxd/init/deadline.h"
+#include "shared/base/clock.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+
+enum {
+    SPARE_FDS = 16 /* stay free for the front's connections and messages */
+};
+
+/* The arguments with blanks between them, cut, and what a terminal would obey made harmless. */
+static void write_title(char *to, size_t size, char *const *arguments)
+{
+    size_t used = 0;
+    for (char *const *argument = arguments; *argument && used < size - 1; argument++) {
+        if (argument != arguments)
+            to[used++] = ' ';
+        size_t length = strnlen(*argument, size - 1 - used);
+        memcpy(to + used, *argument, length);
+        used += length;
+    }
+    to[used] = 0;
+    for (size_t at = 0; at < used; at++) {
+        if ((unsigned char)to[at] < ' ' || to[at] == 0x7f)
+            to[at] = '?';
+    }
+    size_t valid = text_utf8_prefix(to, used);
+    while (valid < used) { /* a letter cut at the end disappears, one that is none within becomes ? */
+        if (used == size - 1 && used - valid < 4) {
+            to[valid] = 0;
+            return;
+        }
+        to[valid] = '?';
+        valid += text_utf8_prefix(to + valid, used - valid);
+    }
+}
+
+static uint64_t due_after(uint64_t start_boot_ns, uint64_t timeout_ms)
+{
+    if (timeout_ms == 0 || timeout_ms > (UINT64_MAX - start_boot_ns) / 1000000)
+        return 0;
+    return start_boot_ns + timeout_ms * 1000000;
+}
+
+static void on_refusal_pipe(struct init *init, struct watch *watch, uint32_t events)
+{
+    (void)events;
+    command_settle(watch->owner, init);
+}
+
+static struct command *new_command(const char *id)
+{
+    struct command *command = memory_new(sizeof *command);
+    *command = (struct command){
+        .watch = {.fd = -1, .owner = command, .ready = on_refusal_pipe},
+        .streams = {.kept = {-1, -1, -1, -1, -1}, .stdin_end = -1, .stdout_end = -1, .stderr_end = -1},
+    };
+    memcpy(command->id, id, sizeof command->id);
+    return command;
+}
+
+static void refuse_start(struct init *init, const char *id, const struct error *why)
+{
+    struct command *command = new_command(id);
+    command->state = COMMAND_REFUSED;
+    command->refusal = *why;
+    connection_tell(init, command);
+}
+
+static pid_t clone_into(int directory, struct error *err)
+{
+    struct clone_args args = {.flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (unsigned)directory};
+    pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+    if (pid < 0) {
+        bool full = errno == EAGAIN || errno == ENOMEM;
+        error_set_errno(err, full ? ERROR_NO_CAPACITY : ERROR_INTERNAL, "clone3 into the command's cgroup");
+    }
+    return pid;
+}
+
+/* Clones the child into `directory`; it tells through the pipe that the command then watches. */
+static bool launch(struct init *init, struct command *command, const struct front_init_command *what, int directory,
+                   struct error *err)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+        return error_set_errno(err, errno == EMFILE ? ERROR_NO_CAPACITY : ERROR_INTERNAL, "pipe");
+    AUTO_FD int refusal = ends[1];
+    if (!watch_add(init, &command->watch, ends[0], EPOLLIN, err))
+        return false;
+    struct child_plan plan = {
+        .command = what,
+        .stdin_end = command->streams.stdin_end,
+        .stdout_end = command->streams.stdout_end,
+        .stderr_end = command->streams.stderr_end,
+        .refusal = refusal,
+        .join = init->join,
+        .join_count = init->join_count,
+        .filter = &init->filter,
+        .files = &init->files,
+    };
+    command->start_boot_ns = clock_boot_ns();
+    command->start_wall_ms = clock_wall_ms();
+    command->pid = clone_into(directory, err);
+    if (command->pid == 0)
+        child_run(&plan);
+    streams_close_child_ends(&command->streams);
+    return command->pid > 0;
+}
+
+static bool launch_in_cgroup(struct init *init, struct command *command, const struct front_init_command *what,
+                             struct error *err)
+{
+    command->serial = ++init->last_serial;
+    AUTO_FD int directory = cgroup_make(init->run, command->serial, err);
+    if (directory < 0)
+        return false;
+    if (launch(init, command, what, directory, err))
+        return true;
+    cgroup_remove(init->run, command->serial);
+    return false;
+}
+
+static bool start(struct init *init, const struct fi_start *start, int memory, struct error *err)
+{
+    struct front_init_command what;
+    AUTO_FREE void *held = NULL;
+    if (init->end_boot_ns != 0)
+        return error_set(err, ERROR_GONE, "the sandbox is ending");
+    if (init->count == FRONT_INIT_COMMANDS)
+        return error_set(err, ERROR_NO_CAPACITY, "%d commands are kept; forget ended ones, or kill what they left",
+                         FRONT_INIT_COMMANDS);
+    if (!front_init_command_read(memory, &what, &held, err))
+        return false;
+
+    struct command *command = new_command(start->id);
+    int limit = init->files_limit - SPARE_FDS;
+    if (!streams_open(&command->streams, start->with_stdin == 1, limit, err) ||
+        !launch_in_cgroup(init, command, &what, err)) {
+        command_free(command, init);
+        return false;
+    }
+    command->timeout_ms = start->timeout_ms;
+    command->due_boot_ns = due_after(command->start_boot_ns, start->timeout_ms);
+    write_title(command->title, sizeof command->title, what.arguments);
+    command_add(command, init);
+    init->childless = false;
+    return true;
+}
+
+void command_start(struct init *init, const struct fi_start *message, int memory)
+{
+    struct error err = {0};
+    struct command *known = command_find(init, message->id);
+    if (known != NULL) {
+        known->started_told = known->end_told = false;
+        connection_tell(init, known);
+        return;
+    }
+    if (!start(init, message, memory, &err))
+        refuse_start(init, message->id, &err);
+}

@@ -1,0 +1,68 @@
+#include "sandboxd/isolation/namespaces/capabilities.h"
+
+#include <linux/capability.h>
+#include <linux/keyctl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { FILES_SOFT = 1024, FILES_HARD = 1048576, LOCKED_BYTES = 65536 };
+
+bool capabilities_limit(struct error *err)
+{
+    const unsigned long long kept = 1ULL << CAP_SETUID | 1ULL << CAP_SETGID | 1ULL << CAP_SETPCAP | 1ULL << CAP_KILL;
+    for (unsigned long number = 0; prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0; number++) {
+        bool is_kept = number < 64 && (kept >> number & 1);
+        if (!is_kept && prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0)
+            return error_set_errno(err, ERROR_INTERNAL, "drop capability %lu", number);
+    }
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct four[_LINUX_CAPABILITY_U32S_3] = {
+        {.effective = (uint32_t)kept, .permitted = (uint32_t)kept}};
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 || syscall(SYS_capset, &header, four) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "limit capabilities");
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "no_new_privs, not dumpable");
+    return true;
+}
+
+/* A hard limit can be lowered, never raised: the one we were started with is the most there is. */
+static bool limit(int resource, rlim_t soft, rlim_t hard, struct error *err)
+{
+    struct rlimit now;
+    if (getrlimit((__rlimit_resource_t)resource, &now) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "getrlimit %d", resource);
+    struct rlimit wanted = {.rlim_max = hard < now.rlim_max ? hard : now.rlim_max};
+    wanted.rlim_cur = soft < wanted.rlim_max ? soft : wanted.rlim_max;
+    if (setrlimit((__rlimit_resource_t)resource, &wanted) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "setrlimit %d", resource);
+    return true;
+}
+
+static void reset_signals(void)
+{
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    for (int number = 1; number <= SIGRTMAX; number++)
+        sigaction(number, &standard, NULL); /* fails for KILL, STOP and those that glibc keeps */
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+bool process_attributes_reset(struct error *err)
+{
+    reset_signals();
+    umask(022);
+    if (setsid() < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "setsid");
+    /* Else the sandbox would possess the session keyring of whoever started us; a kernel without keys has none. */
+    (void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
+    return limit(RLIMIT_NOFILE, FILES_SOFT, FILES_HARD, err) && limit(RLIMIT_CORE, 0, 0, err) &&
+           limit(RLIMIT_MEMLOCK, LOCKED_BYTES, LOCKED_BYTES, err) &&
+           limit(RLIMIT_NPROC, RLIM_INFINITY, RLIM_INFINITY, err) && limit(RLIMIT_RTPRIO, 0, 0, err) &&
+           limit(RLIMIT_NICE, 0, 0, err);
+}

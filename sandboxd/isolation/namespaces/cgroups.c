@@ -1,0 +1,306 @@
+#include "sandboxd/isolation/namespaces/cgroups.h"
+
+#include "shared/base/fd.h"
+#include "shared/base/text.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = CGROUP_PATH_BYTES + 64, VALUE_BYTES = 48, CPU_PERIOD_US = 100000 };
+
+/* What init may nest below s<slot>: run/<command>/.., as many commands as it keeps and some room. */
+static const char DEPTH_MAX[] = "3";
+static const char DESCENDANTS_MAX[] = "4096";
+
+static void slot_path(char to[static PATH_BYTES], const char *base, uint32_t slot, const char *rest)
+{
+    snprintf(to, PATH_BYTES, "%s/s%" PRIu32 "%s", base, slot, rest); /* fits: base is below CGROUP_PATH_BYTES */
+}
+
+void cgroup_slot_close(struct cgroup_slot *slot)
+{
+    int fds[INHERIT_JOIN_MAX + 2] = {slot->top, slot->run};
+    for (size_t i = 0; i < INHERIT_JOIN_MAX; i++)
+        fds[i + 2] = i < slot->join_count ? slot->join[i] : -1;
+    for (size_t i = 0; i < INHERIT_JOIN_MAX + 2; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    *slot = (struct cgroup_slot){.top = -1, .run = -1};
+}
+
+static bool write_at(int folder, const char *file, const char *value, struct error *err)
+{
+    AUTO_FD int fd = openat(folder, file, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, value, strlen(value)) != (ssize_t)strlen(value))
+        return error_set_errno(err, ERROR_INTERNAL, "cgroup: write %s to %s", value, file);
+    return true;
+}
+
+static bool write_number_at(int folder, const char *file, uint64_t value, struct error *err)
+{
+    char text[VALUE_BYTES];
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    return write_at(folder, file, text, err);
+}
+
+static bool make_at(int folder, const char *name, struct error *err)
+{
+    if (mkdirat(folder, name, 0755) == 0)
+        return true;
+    return error_set_errno(err, errno == EEXIST ? ERROR_CONFLICT : ERROR_INTERNAL, "make cgroup %s", name);
+}
+
+static int open_folder(int at, const char *name, struct error *err)
+{
+    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        error_set_errno(err, ERROR_INTERNAL, "open cgroup %s", name);
+    return fd;
+}
+
+/* Makes base/s<slot>; -1 on failure. */
+static int make_slot_folder(const char *base, uint32_t slot, struct error *err)
+{
+    char path[PATH_BYTES];
+    slot_path(path, base, slot, "");
+    return make_at(AT_FDCWD, path, err) ? open_folder(AT_FDCWD, path, err) : -1;
+}
+
+/* --- limits --- */
+
+static bool limit_memory_v1(int folder, uint64_t bytes, struct error *err)
+{
+    if (!write_number_at(folder, "memory.limit_in_bytes", bytes, err))
+        return false;
+    /* Without swap accounting there is no memsw file, and a host may refuse swappiness: neither is a limit of memory. */
+    (void)(write_number_at(folder, "memory.memsw.limit_in_bytes", bytes, NULL) &&
+           write_at(folder, "memory.swappiness", "0", NULL));
+    return true;
+}
+
+static bool limit_memory_v2(int folder, uint64_t bytes, struct error *err)
+{
+    if (faccessat(folder, "memory.swap.max", F_OK, 0) == 0 && !write_at(folder, "memory.swap.max", "0", err))
+        return false;
+    return write_number_at(folder, "memory.max", bytes, err) && write_at(folder, "memory.oom.group", "0", err);
+}
+
+static bool limit(int folder, enum cgroup_controller controller, bool v1, const struct isolation_plan *plan,
+                  struct error *err)
+{
+    uint64_t quota_us = (uint64_t)plan->cpu_milli * (CPU_PERIOD_US / 1000);
+    char quota[VALUE_BYTES];
+    switch (controller) {
+    case CGROUP_MEMORY:
+        return v1 ? limit_memory_v1(folder, plan->memory_bytes, err) : limit_memory_v2(folder, plan->memory_bytes, err);
+    case CGROUP_PIDS:
+        return write_number_at(folder, "pids.max", plan->pids, err);
+    case CGROUP_CPU:
+        snprintf(quota, sizeof quota, "%" PRIu64 " %d", quota_us, CPU_PERIOD_US);
+        return v1 ? write_number_at(folder, "cpu.cfs_quota_us", quota_us, err)
+                  : write_at(folder, "cpu.max", quota, err);
+    case CGROUP_CONTROLLERS:
+    default:
+        return error_set(err, ERROR_INTERNAL, "no such controller");
+    }
+}
+
+/* --- making --- */
+
+static bool make_v1(const struct cgroup_layout *layout, const struct isolation_plan *plan, struct cgroup_slot *made,
+                    struct error *err)
+{
+    for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
+        if (!layout->v1[i][0])
+            continue;
+        AUTO_FD int folder = make_slot_folder(layout->v1[i], plan->slot, err);
+        if (folder < 0 || !limit(folder, (enum cgroup_controller)i, true, plan, err))
+            return false;
+        int join = openat(folder, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+        if (join < 0)
+            return error_set_errno(err, ERROR_INTERNAL, "open the v1 %s cgroup", CGROUP_CONTROLLER_NAMES[i]);
+        made->join[made->join_count++] = join;
+    }
+    return true;
+}
+
+/* What delegation takes (cgroups(7), "Delegation"): `run` and its procs, and the procs of the common ancestor of `init`
+ * and `run`, against which a move from one to the other is checked. Limits stay root's. */
+static bool delegate(const struct cgroup_slot *made, uid_t owner, struct error *err)
+{
+    static const char *const OF_RUN[] = {"cgroup.procs", "cgroup.subtree_control", "cgroup.threads"};
+    if (fchownat(made->top, "cgroup.procs", owner, owner, 0) < 0 || fchown(made->run, owner, owner) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "delegate the cgroup");
+    for (size_t i = 0; i < sizeof OF_RUN / sizeof OF_RUN[0]; i++) {
+        if (fchownat(made->run, OF_RUN[i], owner, owner, 0) < 0)
+            return error_set_errno(err, ERROR_INTERNAL, "delegate run/%s", OF_RUN[i]);
+    }
+    return true;
+}
+
+bool cgroup_slot_make(const struct cgroup_layout *layout, const struct isolation_plan *plan, struct cgroup_slot *made,
+                      struct error *err)
+{
+    AUTO_CGROUP_SLOT making = {.top = -1, .run = -1};
+    making.top = make_slot_folder(layout->unified, plan->slot, err);
+    if (making.top < 0 || !make_at(making.top, "init", err) || !make_at(making.top, "run", err))
+        return false;
+    making.run = open_folder(making.top, "run", err);
+    if (making.run < 0 || !write_at(making.top, "cgroup.max.depth", DEPTH_MAX, err) ||
+        !write_at(making.top, "cgroup.max.descendants", DESCENDANTS_MAX, err) ||
+        !delegate(&making, plan->uid_base, err) || !make_v1(layout, plan, &making, err))
+        return false;
+    *made = making;
+    making = (struct cgroup_slot){.top = -1, .run = -1};
+    return true;
+}
+
+bool cgroup_slot_settle(const struct cgroup_layout *layout, const struct isolation_plan *plan, pid_t init,
+                        struct error *err)
+{
+    char path[PATH_BYTES];
+    slot_path(path, layout->unified, plan->slot, "");
+    AUTO_FD int top = open_folder(AT_FDCWD, path, err);
+    if (top < 0 || !write_number_at(top, "init/cgroup.procs", (uint64_t)init, err))
+        return false;
+    AUTO_FD int run = open_folder(top, "run", err);
+    if (run < 0)
+        return false;
+    for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
+        char enable[VALUE_BYTES];
+        snprintf(enable, sizeof enable, "+%s", CGROUP_CONTROLLER_NAMES[i]);
+        if (!layout->v1[i][0] && (!write_at(top, "cgroup.subtree_control", enable, err) ||
+                                  !limit(run, (enum cgroup_controller)i, false, plan, err)))
+            return false;
+    }
+    return true;
+}
+
+/* --- looking --- */
+
+bool cgroup_slot_open_stats(const struct cgroup_layout *layout, uint32_t slot, int stats[ISOLATION_STATS],
+                            struct error *err)
+{
+    bool memory_v1 = layout->v1[CGROUP_MEMORY][0] != '\0';
+    const char *memory_base = memory_v1 ? layout->v1[CGROUP_MEMORY] : layout->unified;
+    struct {
+        const char *base, *file;
+        int flags;
+    } files[ISOLATION_STATS] = {
+        {layout->unified, "/cgroup.kill", O_WRONLY},
+        {layout->unified, "/run/cgroup.freeze", O_RDWR},
+        {layout->unified, "/run/cgroup.events", O_RDONLY},
+        {layout->unified, "/run/cpu.stat", O_RDONLY},
+        {memory_base, memory_v1 ? "/memory.usage_in_bytes" : "/run/memory.current", O_RDONLY},
+        {memory_base, memory_v1 ? "/memory.oom_control" : "/run/memory.events", O_RDONLY},
+    };
+    int opened[ISOLATION_STATS];
+    for (size_t i = 0; i < ISOLATION_STATS; i++) {
+        char path[PATH_BYTES];
+        slot_path(path, files[i].base, slot, files[i].file);
+        opened[i] = open(path, files[i].flags | O_CLOEXEC);
+        if (opened[i] >= 0)
+            continue;
+        error_set_errno(err, ERROR_INTERNAL, "open cgroup file %s", path);
+        while (i-- > 0)
+            close(opened[i]);
+        return false;
+    }
+    memcpy(stats, opened, sizeof opened);
+    return true;
+}
+
+bool cgroup_slot_has_init(const struct cgroup_layout *layout, uint32_t slot, pid_t pid)
+{
+    char path[PATH_BYTES];
+    slot_path(path, layout->unified, slot, "/init/cgroup.procs");
+    AUTO_FREE char *members = fd_read_file(path, 4096, NULL, NULL);
+    char expected[VALUE_BYTES];
+    snprintf(expected, sizeof expected, "%d\n", (int)pid);
+    return text_equal(members, expected);
+}
+
+size_t cgroup_slot_list(const struct cgroup_layout *layout, uint32_t *slots, size_t max)
+{
+    size_t count = 0;
+    DIR *folder = opendir(layout->unified);
+    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && count < max; entry = readdir(folder)) {
+        uint64_t slot = 0;
+        const char *name = entry->d_name;
+        if (name[0] == 's' && text_parse_u64(name + 1, strlen(name + 1), UINT32_MAX, &slot))
+            slots[count++] = (uint32_t)slot;
+    }
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/* --- ending --- */
+
+bool cgroup_slot_kill(const struct cgroup_layout *layout, uint32_t slot, struct error *err)
+{
+    char path[PATH_BYTES];
+    slot_path(path, layout->unified, slot, "/cgroup.kill");
+    AUTO_FD int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return true;
+    if (fd < 0 || write(fd, "1", 1) != 1)
+        return error_set_errno(err, ERROR_INTERNAL, "kill cgroup of slot %" PRIu32, slot);
+    return true;
+}
+
+static bool remove_one(int at, const char *name, struct error *err)
+{
+    if (unlinkat(at, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return true;
+    return error_set_errno(err, errno == EBUSY ? ERROR_STARTING : ERROR_INTERNAL, "remove cgroup %s", name);
+}
+
+/* Removes the cgroup folder `name` with all below; the kernel bounds the depth (DEPTH_MAX), so this does too. */
+static bool remove_below(int at, const char *name, unsigned depth, struct error *err)
+{
+    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return true;
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+    if (folder == NULL)
+        return error_set_errno(err, ERROR_INTERNAL, "open cgroup %s", name);
+    bool removed = true;
+    for (const struct dirent *entry = readdir(folder); entry && removed; entry = readdir(folder)) {
+        if (entry->d_type == DT_DIR && entry->d_name[0] != '.' && depth > 0)
+            removed = remove_below(dirfd(folder), entry->d_name, depth - 1, err);
+    }
+    closedir(folder);
+    return removed && remove_one(at, name, err);
+}
+
+/* Whether anything lives in the slot: then nothing of it is touched. */
+static bool is_populated(const struct cgroup_layout *layout, uint32_t slot)
+{
+    char path[PATH_BYTES];
+    slot_path(path, layout->unified, slot, "/cgroup.events");
+    AUTO_FREE char *events = fd_read_file(path, 4096, NULL, NULL);
+    return events && strstr(events, "populated 1");
+}
+
+bool cgroup_slot_remove(const struct cgroup_layout *layout, uint32_t slot, struct error *err)
+{
+    char path[PATH_BYTES];
+    if (is_populated(layout, slot))
+        return error_set(err, ERROR_STARTING, "something still dies in the cgroup of slot %" PRIu32, slot);
+    for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
+        slot_path(path, layout->v1[i], slot, "");
+        if (layout->v1[i][0] && !remove_one(AT_FDCWD, path, err))
+            return false;
+    }
+    /* The v2 folder goes last: it is what names the slot for cgroup_slot_list. */
+    slot_path(path, layout->unified, slot, "");
+    return remove_below(AT_FDCWD, path, 5, err);
+}

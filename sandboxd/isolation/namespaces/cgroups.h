@@ -1,0 +1,38 @@
+/** cgroups.h - the cgroups of one slot: v2 "s<slot>/{init,run}" for freezing, killing and (where v2 has the controllers)
+ *  limits; "s<slot>" in each v1 controller. Limits lie on what commands run in, never on init. */
+#pragma once
+
+#include "sandboxd/init/inherit.h"
+#include "sandboxd/isolation/isolation.h"
+#include "sandboxd/isolation/namespaces/cgroup_layout.h"
+
+/** What a sandbox's birth needs of its cgroups; close with cgroup_slot_close. */
+struct cgroup_slot {
+    int top;                    /* s<slot>, O_DIRECTORY: what init is cloned into */
+    int run;                    /* s<slot>/run, O_DIRECTORY: init's own */
+    int join[INHERIT_JOIN_MAX]; /* v1 cgroup.procs, O_WRONLY */
+    size_t join_count;
+};
+
+void cgroup_slot_close(struct cgroup_slot *slot);
+#define AUTO_CGROUP_SLOT __attribute__((cleanup(cgroup_slot_close))) struct cgroup_slot
+
+/** Makes the slot's cgroups, gives `run` to the sandbox's root, sets the v1 limits. ERROR_CONFLICT when the slot has
+ *  some already. */
+bool cgroup_slot_make(const struct cgroup_layout *layout, const struct isolation_plan *plan, struct cgroup_slot *made,
+                      struct error *err) MUST_USE;
+
+/** Once init has its cgroup namespace (whose top s<slot> is): moves it to the leaf `init`, then sets the v2 limits. */
+bool cgroup_slot_settle(const struct cgroup_layout *layout, const struct isolation_plan *plan, pid_t init,
+                        struct error *err) MUST_USE;
+
+/** Opens the descriptors of struct isolation_sandbox. */
+bool cgroup_slot_open_stats(const struct cgroup_layout *layout, uint32_t slot, int stats[ISOLATION_STATS],
+                            struct error *err) MUST_USE;
+
+/** Whether `pid` is in the slot's `init`. */
+bool cgroup_slot_has_init(const struct cgroup_layout *layout, uint32_t slot, pid_t pid) MUST_USE;
+
+bool cgroup_slot_kill(const struct cgroup_layout *layout, uint32_t slot, struct error *err) MUST_USE;
+bool cgroup_slot_remove(const struct cgroup_layout *layout, uint32_t slot, struct error *err) MUST_USE;
+size_t cgroup_slot_list(const struct cgroup_layout *layout, uint32_t *slots, size_t max);

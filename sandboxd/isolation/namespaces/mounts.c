@@ -1,0 +1,181 @@
+#include "sandboxd/isolation/namespaces/mounts.h"
+
+#include "shared/base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { OPTIONS_BYTES = 256, HOSTS_BYTES = 256, INODE_BYTES = 4096, INODES_MIN = 1024, INODES_MAX = 4 * 1024 * 1024 };
+
+static const unsigned long QUIET = MS_NOSUID | MS_NODEV;
+
+int mounts_open_lower(const char *path, int user_namespace, struct error *err)
+{
+    AUTO_FD int tree = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (tree < 0) {
+        error_set_errno(err, ERROR_INTERNAL, "open_tree %s", path);
+        return -1;
+    }
+    struct mount_attr attributes = {
+        .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+        .userns_fd = (unsigned)user_namespace};
+    if (mount_setattr(tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes) < 0) {
+        error_set_errno(err, ERROR_INTERNAL, "idmap the mount of %s (its file system must allow it)", path);
+        return -1;
+    }
+    return TAKE_FD(tree);
+}
+
+bool mounts_detach_propagation(struct error *err)
+{
+    if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "make / a slave mount");
+    return true;
+}
+
+/* --- the root --- */
+
+static bool make_folder(const char *path, struct error *err)
+{
+    if (mkdir(path, 0755) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "mkdir %s", path);
+    return true;
+}
+
+static bool write_new_file(const char *path, const char *text, struct error *err)
+{
+    AUTO_FD int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "create %s", path);
+    return fd_write_all(fd, text, strlen(text), err);
+}
+
+/* What differs from one sandbox to the next in the template's /etc. */
+static bool write_names(const char *hostname, struct error *err)
+{
+    char hosts[HOSTS_BYTES];
+    char name[HOSTS_BYTES];
+    snprintf(hosts, sizeof hosts, "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n127.0.1.1\t%s\n", hostname);
+    snprintf(name, sizeof name, "%s\n", hostname);
+    return make_folder(MOUNTS_STAGE "/root/upper/etc", err) &&
+           write_new_file(MOUNTS_STAGE "/root/upper/etc/hosts", hosts, err) &&
+           write_new_file(MOUNTS_STAGE "/root/upper/etc/hostname", name, err);
+}
+
+static bool make_writable_layer(const struct isolation_plan *plan, struct error *err)
+{
+    uint64_t inodes = plan->disk_bytes / INODE_BYTES;
+    inodes = inodes < INODES_MIN ? INODES_MIN : inodes > INODES_MAX ? INODES_MAX : inodes;
+    char options[OPTIONS_BYTES];
+    snprintf(options, sizeof options, "size=%" PRIu64 ",nr_inodes=%" PRIu64 ",mode=0755", plan->disk_bytes, inodes);
+    if (mount("parley", MOUNTS_STAGE, "tmpfs", QUIET, options) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "mount the writable layer (tmpfs %s)", options);
+    static const char *const FOLDERS[] = {
+        MOUNTS_STAGE "/lower-root", MOUNTS_STAGE "/lower-usr", MOUNTS_STAGE "/root", MOUNTS_STAGE "/root/upper",
+        MOUNTS_STAGE "/root/work",  MOUNTS_STAGE "/usr",       MOUNTS_STAGE "/usr/upper", MOUNTS_STAGE "/usr/work",
+        MOUNTS_NEW_ROOT};
+    for (size_t i = 0; i < sizeof FOLDERS / sizeof FOLDERS[0]; i++) {
+        if (!make_folder(FOLDERS[i], err))
+            return false;
+    }
+    return write_names(plan->hostname, err);
+}
+
+static bool attach(int tree, const char *at, struct error *err)
+{
+    if (move_mount(tree, "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "attach a lower layer at %s", at);
+    return true;
+}
+
+static bool mount_overlay(const char *at, const char *options, struct error *err)
+{
+    if (mount("overlay", at, "overlay", QUIET, options) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "mount overlay at %s", at);
+    return true;
+}
+
+bool mounts_make_root(const struct isolation_plan *plan, int lower_root, int lower_usr, struct error *err)
+{
+    return make_writable_layer(plan, err) && attach(lower_root, MOUNTS_STAGE "/lower-root", err) &&
+           attach(lower_usr, MOUNTS_STAGE "/lower-usr", err) &&
+           mount_overlay(MOUNTS_NEW_ROOT,
+                         "lowerdir=" MOUNTS_STAGE "/lower-root,upperdir=" MOUNTS_STAGE
+                         "/root/upper,workdir=" MOUNTS_STAGE "/root/work,userxattr",
+                         err) &&
+           mount_overlay(MOUNTS_NEW_ROOT "/usr",
+                         "lowerdir=" MOUNTS_STAGE "/lower-usr,upperdir=" MOUNTS_STAGE
+                         "/usr/upper,workdir=" MOUNTS_STAGE "/usr/work,userxattr",
+                         err);
+}
+
+/* --- /proc --- */
+
+static const unsigned long SILENT = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+
+/* What is not there on this kernel needs no cover. */
+static bool cover_file(const char *path, struct error *err)
+{
+    if (mount("/dev/null", path, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
+        return error_set_errno(err, ERROR_INTERNAL, "cover %s", path);
+    return true;
+}
+
+static bool cover_folder(const char *path, struct error *err)
+{
+    if (mount("parley", path, "tmpfs", SILENT | MS_RDONLY, "size=4k,nr_inodes=2,mode=0555") < 0 && errno != ENOENT)
+        return error_set_errno(err, ERROR_INTERNAL, "cover %s", path);
+    return true;
+}
+
+static bool make_read_only(const char *path, struct error *err)
+{
+    if (mount(path, path, NULL, MS_BIND | MS_REC, NULL) < 0)
+        return errno == ENOENT || error_set_errno(err, ERROR_INTERNAL, "bind %s", path);
+    if (mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | SILENT, NULL) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "make %s read-only", path);
+    return true;
+}
+
+#define PROC MOUNTS_NEW_ROOT "/proc"
+
+bool mounts_make_proc(struct error *err)
+{
+    static const char *const FILES[] = {PROC "/kcore",       PROC "/keys",          PROC "/key-users",
+                                        PROC "/timer_list",  PROC "/sched_debug",   PROC "/latency_stats",
+                                        PROC "/config.gz",   PROC "/kallsyms",      PROC "/vmallocinfo"};
+    static const char *const FOLDERS[] = {PROC "/scsi", PROC "/acpi"};
+    static const char *const READ_ONLY[] = {PROC "/sys", PROC "/sysrq-trigger", PROC "/irq", PROC "/bus", PROC "/fs"};
+    if (mount("proc", PROC, "proc", SILENT, NULL) < 0)
+        return error_set_errno(err, ERROR_INTERNAL,
+                               "mount /proc (a host /proc that is partly covered, as in many containers, forbids it)");
+    for (size_t i = 0; i < sizeof FILES / sizeof FILES[0]; i++) {
+        if (!cover_file(FILES[i], err))
+            return false;
+    }
+    for (size_t i = 0; i < sizeof FOLDERS / sizeof FOLDERS[0]; i++) {
+        if (!cover_folder(FOLDERS[i], err))
+            return false;
+    }
+    for (size_t i = 0; i < sizeof READ_ONLY / sizeof READ_ONLY[0]; i++) {
+        if (!make_read_only(READ_ONLY[i], err))
+            return false;
+    }
+    return true;
+}
+
+bool mounts_pivot(struct error *err)
+{
+    /* pivot_root(".", "."): the old root ends up over the new one and is detached there (pivot_root(2), NOTES). */
+    if (chdir(MOUNTS_NEW_ROOT) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
+        chdir("/") < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "pivot into the new root");
+    return true;
+}

@@ -1,0 +1,156 @@
+#include "sandboxd/isolation/isolation.h"
+
+#include "sandboxd/isolation/namespaces/cgroups.h"
+#include "sandboxd/isolation/namespaces/probe.h"
+#include "sandboxd/isolation/namespaces/recipe.h"
+#include "sandboxd/isolation/namespaces/seccomp.h"
+#include "sandboxd/isolation/namespaces/skeleton.h"
+#include "shared/base/fd.h"
+#include "shared/base/memory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* What start found; one backend a process. */
+static struct {
+    struct cgroup_layout layout;
+    int seccomp;
+} host = {.seccomp = -1};
+
+/* "parley-<8 hex>": two deployments on one machine do not meet. FNV-1a, folded. */
+static void name_subtree(const char *state_folder, char name[static 16])
+{
+    uint64_t hash = 14695981039346656037ULL;
+    for (const char *c = state_folder; *c; c++)
+        hash = (hash ^ (uint8_t)*c) * 1099511628211ULL;
+    snprintf(name, 16, "parley-%08" PRIx32, (uint32_t)(hash ^ hash >> 32));
+}
+
+static bool start_cgroups(const char *state_folder, struct error *err)
+{
+    char name[16];
+    name_subtree(state_folder, name);
+    AUTO_FREE char *file = memory_printf("%s/sandboxd/cgroups", state_folder);
+    /* A later launcher may run in another cgroup than the first, but what lives is where it was made. */
+    if (!cgroup_layout_load(&host.layout, file) &&
+        (!cgroup_layout_find("", name, &host.layout, err) || !cgroup_layout_save(&host.layout, file, err)))
+        return false;
+    if (!cgroup_layout_make(&host.layout, err))
+        return false;
+    /* Slower without, not weaker: the probe tells. */
+    (void)!cgroup_layout_favor_moves(&host.layout, NULL);
+    return true;
+}
+
+static bool start(const char *state_folder, struct error *err)
+{
+    if (geteuid() != 0)
+        return error_set(err, ERROR_FORBIDDEN,
+                         "sandboxd must be started as root for now (sudo parley-sandboxd ...); rootless comes later");
+    char *real = realpath(state_folder, NULL);
+    AUTO_FREE char *state = real;
+    if (real == NULL)
+        return error_set_errno(err, ERROR_INTERNAL, "state folder %s", state_folder);
+    AUTO_FREE char *templates = memory_printf("%s/sandboxd/templates", state);
+    AUTO_FREE char *base = memory_printf("%s/base", templates);
+    if (!fd_make_folders(templates, 0711, err) || !start_cgroups(state, err))
+        return false;
+    uint32_t slot = 0;
+    bool nothing_lives = cgroup_slot_list(&host.layout, &slot, 1) == 0;
+    if (!skeleton_make(base, nothing_lives, err))
+        return false;
+    if (host.seccomp < 0)
+        host.seccomp = seccomp_build(err);
+    return host.seccomp >= 0;
+}
+
+static bool remove_failed(uint32_t slot)
+{
+    (void)!cgroup_slot_kill(&host.layout, slot, NULL);
+    return cgroup_slot_remove(&host.layout, slot, NULL);
+}
+
+static bool create(const struct isolation_plan *plan, struct isolation_sandbox *made, struct error *err)
+{
+    struct error why = {0};
+    AUTO_CGROUP_SLOT slot = {.top = -1, .run = -1};
+    bool mine = cgroup_slot_make(&host.layout, plan, &slot, &why);
+    if (mine && recipe_run(&host.layout, &slot, plan, host.seccomp, made, &why))
+        return true;
+    cgroup_slot_close(&slot);
+    unlink(plan->socket_path);
+    /* A slot that was taken already is another sandbox's. */
+    if (why.kind != ERROR_CONFLICT && !remove_failed(plan->slot))
+        error_prefix(&why, "cgroups of slot %" PRIu32 " are left; before that", plan->slot);
+    if (err)
+        *err = why;
+    return false;
+}
+
+static bool adopt(uint32_t slot, pid_t init_pid, uint64_t init_start, struct isolation_sandbox *found,
+                  struct error *err)
+{
+    struct isolation_sandbox adopted = {.init_pid = init_pid, .init_start = init_start};
+    /* First the descriptor, then the question whose it is: the pid cannot change hands between. */
+    AUTO_FD int pidfd = init_pid > 0 ? (int)syscall(SYS_pidfd_open, init_pid, 0U) : -1;
+    bool is_it = pidfd >= 0 && init_start != 0 && recipe_start_time(init_pid) == init_start &&
+                 cgroup_slot_has_init(&host.layout, slot, init_pid);
+    if (!is_it)
+        return error_set(err, ERROR_NOT_FOUND, "init of slot %" PRIu32 " is gone", slot);
+    if (!cgroup_slot_open_stats(&host.layout, slot, adopted.stats, err))
+        return false;
+    adopted.init = TAKE_FD(pidfd);
+    *found = adopted;
+    return true;
+}
+
+static bool kill_slot(uint32_t slot, struct error *err)
+{
+    return cgroup_slot_kill(&host.layout, slot, err);
+}
+
+static bool remove_slot(uint32_t slot, struct error *err)
+{
+    return cgroup_slot_remove(&host.layout, slot, err);
+}
+
+static size_t list(uint32_t *slots, size_t max)
+{
+    return cgroup_slot_list(&host.layout, slots, max);
+}
+
+static void stop(void)
+{
+    if (host.layout.unified[0])
+        cgroup_layout_remove(&host.layout);
+    if (host.seccomp >= 0)
+        close(host.seccomp);
+    host.layout = (struct cgroup_layout){0};
+    host.seccomp = -1;
+}
+
+const struct isolation_backend isolation_namespaces = {.name = "namespaces",
+                                                       .start = start,
+                                                       .probe = probe_layers,
+                                                       .create = create,
+                                                       .adopt = adopt,
+                                                       .kill = kill_slot,
+                                                       .remove = remove_slot,
+                                                       .list = list,
+                                                       .stop = stop};
+
+void isolation_close(struct isolation_sandbox *sandbox)
+{
+    if (sandbox->init >= 0)
+        close(sandbox->init);
+    for (size_t i = 0; i < ISOLATION_STATS; i++) {
+        if (sandbox->stats[i] >= 0)
+            close(sandbox->stats[i]);
+    }
+    *sandbox = (struct isolation_sandbox){.init = -1};
+    memset(sandbox->stats, 0xff, sizeof sandbox->stats); /* -1 each */
+}

@@ -1,0 +1,165 @@
+#include "sandboxd/launcher/house.h"
+
+#include "shared/base/confine.h"
+#include "shared/base/fd.h"
+#include "shared/base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { PROGRAM_MAX_BYTES = 64 * 1024 * 1024 };
+
+static const char SLOTS_FOLDER[] = "/run/parley/slots";
+
+static bool make_folder(const char *path, mode_t mode, struct error *err)
+{
+    if (!fd_make_folders(path, mode, err))
+        return false;
+    if (chmod(path, mode) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "chmod %s", path);
+    return true;
+}
+
+/* The state folder is shared with the negotiator: others may pass through it, and what else they may stays as it is. */
+static bool make_state_folder(const char *path, struct error *err)
+{
+    struct stat status;
+    if (!fd_make_folders(path, 0711, err))
+        return false;
+    if (stat(path, &status) < 0 || chmod(path, (status.st_mode & 07777) | 0011) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "chmod %s", path);
+    return true;
+}
+
+static bool make_folders(struct house *house, const struct settings *settings, struct error *err)
+{
+    if (!make_state_folder(settings->state, err))
+        return false;
+    house->state = realpath(settings->state, NULL);
+    if (house->state == NULL)
+        return error_set_errno(err, ERROR_INTERNAL, "state folder %s", settings->state);
+    house->folder = memory_printf("%s/sandboxd", house->state);
+    house->records = memory_printf("%s/records", house->folder);
+    house->run = memory_printf("%s/run", house->folder);
+    house->skeleton = memory_printf("%s/templates/base", house->folder);
+    house->node_file = memory_printf("%s/node.json", house->folder);
+    house->incarnation_file = memory_printf("%s/incarnation", house->folder);
+    return make_folder(house->folder, 0711, err) && make_folder(house->records, 0700, err) &&
+           make_folder(house->run, 0711, err);
+}
+
+static bool take_lock(struct house *house, struct error *err)
+{
+    AUTO_FREE char *path = memory_printf("%s/lock", house->folder);
+    AUTO_FD int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "open %s", path);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+        return error_set(err, ERROR_CONFLICT, "another parley-sandboxd runs on %s: stop it, or give --state DIR",
+                         house->state);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "lock %s", path);
+    house->lock = TAKE_FD(fd);
+    return true;
+}
+
+/* Mounts of ours are nobody's business, and nobody's unmounting is ours. */
+static bool leave_mount_namespace(struct error *err)
+{
+    if (syscall(SYS_unshare, CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "make a private mount namespace");
+    return true;
+}
+
+static bool read_init_program(struct house *house, const struct settings *settings, struct error *err)
+{
+    char self[4096];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(self, '/');
+    if (slash)
+        *slash = '\0';
+    AUTO_FREE char *path =
+        settings->init ? memory_printf("%s", settings->init) : memory_printf("%s/parley-init", self);
+    size_t size = 0;
+    AUTO_FREE char *bytes = fd_read_file(path, PROGRAM_MAX_BYTES, &size, err);
+    if (bytes == NULL)
+        return error_prefix(err, "the init of sandboxes (--init)");
+    AUTO_FD int fd = fd_sealed_memfd("parley-init", bytes, size, err);
+    if (fd < 0)
+        return false;
+    /* Executable, not readable: the kernel then keeps init undumpable from its first instruction (execve(2)). */
+    if (fchmod(fd, 0511) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "chmod of init");
+    house->init_program = TAKE_FD(fd);
+    return true;
+}
+
+/* Two descriptors stay open for each sandbox. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static bool open_house(struct house *house, const struct settings *settings, struct error *err)
+{
+    if (geteuid() != 0)
+        return error_set(err, ERROR_FORBIDDEN,
+                         "parley-sandboxd must be started as root for now: sudo parley-sandboxd ...");
+    raise_descriptor_limit();
+    confine_find_user(settings->front_user, (uid_t)settings->front_uid, &house->front_uid, &house->front_gid);
+    return make_folders(house, settings, err) && take_lock(house, err) && read_init_program(house, settings, err) &&
+           leave_mount_namespace(err) && isolation_namespaces.start(house->state, err) &&
+           slots_start(&house->slots, SLOTS_FOLDER, house->state, "/etc", err);
+}
+
+bool house_open(struct house *house, const struct settings *settings, struct error *err)
+{
+    *house = (struct house){.lock = -1, .init_program = -1};
+    if (open_house(house, settings, err))
+        return true;
+    house_close(house);
+    return false;
+}
+
+void house_close(struct house *house)
+{
+    char *texts[] = {house->state, house->folder,    house->records,         house->run,
+                     house->skeleton, house->node_file, house->incarnation_file};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        free(texts[i]);
+    if (house->lock >= 0)
+        close(house->lock);
+    if (house->init_program >= 0)
+        close(house->init_program);
+    slots_done(&house->slots);
+    isolation_namespaces.stop();
+    *house = (struct house){.lock = -1, .init_program = -1};
+}
+
+bool house_start_sandboxes(struct house *house, const struct settings *settings, const struct sandboxes_watch *watch,
+                           struct sandboxes *all, struct error *err)
+{
+    struct sandboxes_house needs = {.backend = &isolation_namespaces,
+                                    .run_folder = house->run,
+                                    .record_folder = house->records,
+                                    .skeleton = house->skeleton,
+                                    .front_group = house->front_gid,
+                                    .init_program = house->init_program,
+                                    .max = (uint32_t)settings->slots_max,
+                                    .watch = *watch};
+    return sandboxes_start(all, &needs, &house->slots, err);
+}

@@ -1,0 +1,324 @@
+#include "sandboxd/launcher/launcher.h"
+
+#include "sandboxd/launcher/dialogue.h"
+#include "sandboxd/launcher/front_process.h"
+#include "sandboxd/launcher/house.h"
+#include "sandboxd/launcher/identity.h"
+#include "shared/base/log.h"
+#include "shared/base/memory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+static const uint64_t SECOND = 1000000000;
+enum { STOP_PATIENCE_S = 15, EVENTS_A_TURN = 64, PURGE_TURN_MS = 20 };
+
+/* What an epoll event is about; a slot's init has its slot in the low half. */
+enum source { SOURCE_SIGNAL = 1, SOURCE_TIMER, SOURCE_FRONT_MESSAGE, SOURCE_FRONT_END, SOURCE_INIT };
+
+/* Everything one launcher has. */
+struct launcher {
+    const struct settings *settings;
+    struct house house;
+    struct identity identity;
+    struct sandboxes sandboxes;
+    struct front_process front;
+    struct dialogue dialogue;
+    int epoll, timer, signals;
+    uint32_t front_events; /* what the front's socket is watched for */
+    uint64_t stop_boot_ns; /* stopping: when the front is killed; 0 not stopping */
+    bool stopped;
+};
+
+static uint64_t tag(enum source source, uint32_t slot)
+{
+    return (uint64_t)source << 32 | slot;
+}
+
+static bool watch(const struct launcher *launcher, int fd, uint32_t events, uint64_t what, struct error *err)
+{
+    struct epoll_event event = {.events = events, .data.u64 = what};
+    if (epoll_ctl(launcher->epoll, EPOLL_CTL_ADD, fd, &event) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "epoll_ctl");
+    return true;
+}
+
+static bool watch_init(void *context, uint32_t slot, int pidfd, struct error *err)
+{
+    const struct launcher *launcher = context;
+    return watch(launcher, pidfd, EPOLLIN, tag(SOURCE_INIT, slot), err);
+}
+
+/* --- the front --- */
+
+/* A front that we killed can take the descriptors it was given with it: it holds copies only. */
+static void end_front(struct launcher *launcher, const char *why)
+{
+    if (launcher->front.pid > 0 && why && !launcher->stop_boot_ns)
+        log_error("launcher", "the front is ended: %s", why);
+    dialogue_end(&launcher->dialogue);
+    front_process_end(&launcher->front, clock_boot_ns());
+    if (launcher->stop_boot_ns)
+        launcher->stopped = true;
+}
+
+static bool start_front_process(struct launcher *launcher, struct error *err)
+{
+    uint64_t incarnation = 0;
+    if (!identity_raise_incarnation(launcher->house.incarnation_file, &incarnation, err) ||
+        !front_process_start(&launcher->front, clock_boot_ns(), err))
+        return false;
+    dialogue_begin(&launcher->dialogue, launcher->front.socket, incarnation);
+    launcher->front_events = EPOLLIN;
+    if (!watch(launcher, launcher->front.socket, EPOLLIN, tag(SOURCE_FRONT_MESSAGE, 0), err) ||
+        !watch(launcher, launcher->front.pidfd, EPOLLIN, tag(SOURCE_FRONT_END, 0), err))
+        return false;
+    log_info("launcher", "front started pid=%d incarnation=%" PRIu64, (int)launcher->front.pid, incarnation);
+    return true;
+}
+
+static void start_front(struct launcher *launcher)
+{
+    struct error err = {0};
+    if (start_front_process(launcher, &err))
+        return;
+    log_error("launcher", "the front does not start: %s", err.message);
+    end_front(launcher, NULL);
+}
+
+/* After each turn: tells the front what happened, and watches for room when it takes no more. */
+static void serve_front(struct launcher *launcher)
+{
+    struct error err = {0};
+    if (launcher->front.pid <= 0)
+        return;
+    if (!dialogue_send(&launcher->dialogue, &err)) {
+        end_front(launcher, err.message);
+        return;
+    }
+    uint32_t events = EPOLLIN | (dialogue_is_waiting(&launcher->dialogue) ? (uint32_t)EPOLLOUT : 0U);
+    struct epoll_event event = {.events = events, .data.u64 = tag(SOURCE_FRONT_MESSAGE, 0)};
+    if (events != launcher->front_events &&
+        epoll_ctl(launcher->epoll, EPOLL_CTL_MOD, launcher->front.socket, &event) == 0)
+        launcher->front_events = events;
+}
+
+/* --- events --- */
+
+static void begin_stop(struct launcher *launcher)
+{
+    if (launcher->stop_boot_ns)
+        return;
+    log_info("launcher", "stopping; sandboxes go on sandboxes=%" PRIu32, launcher->sandboxes.count);
+    launcher->stop_boot_ns = clock_boot_ns() + STOP_PATIENCE_S * SECOND;
+    front_process_stop(&launcher->front);
+    launcher->stopped = launcher->front.pid <= 0;
+}
+
+static void on_signal(struct launcher *launcher)
+{
+    struct signalfd_siginfo info;
+    while (read(launcher->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
+            begin_stop(launcher);
+    }
+}
+
+static void on_timer(struct launcher *launcher)
+{
+    uint64_t times = 0;
+    (void)!read(launcher->timer, &times, sizeof times);
+    uint64_t now = clock_boot_ns();
+    sandboxes_wake(&launcher->sandboxes, now);
+    if (launcher->stop_boot_ns && now >= launcher->stop_boot_ns && launcher->front.pid > 0)
+        end_front(launcher, NULL); /* it did not stop in time */
+    bool due = launcher->front.pid <= 0 && launcher->front.restart_boot_ns <= now;
+    if (due && !launcher->stop_boot_ns)
+        start_front(launcher);
+}
+
+static void on_event(struct launcher *launcher, uint64_t what)
+{
+    struct error err = {0};
+    switch ((enum source)(what >> 32)) {
+    case SOURCE_SIGNAL:
+        on_signal(launcher);
+        return;
+    case SOURCE_TIMER:
+        on_timer(launcher);
+        return;
+    case SOURCE_FRONT_MESSAGE:
+        if (launcher->front.pid > 0 && !dialogue_receive(&launcher->dialogue, &err))
+            end_front(launcher, err.message);
+        return;
+    case SOURCE_FRONT_END:
+        if (launcher->front.pid > 0)
+            end_front(launcher, NULL);
+        return;
+    case SOURCE_INIT:
+        sandboxes_init_ended(&launcher->sandboxes, (uint32_t)what);
+        return;
+    default:
+        return;
+    }
+}
+
+/* One timer for all that will be due. */
+static void set_timer(struct launcher *launcher)
+{
+    uint64_t due = sandboxes_next_wake(&launcher->sandboxes);
+    uint64_t others = launcher->front.pid <= 0 ? launcher->front.restart_boot_ns : launcher->stop_boot_ns;
+    if (others && (due == 0 || others < due))
+        due = others;
+    struct itimerspec when = {.it_value = {.tv_sec = (time_t)(due / SECOND), .tv_nsec = (long)(due % SECOND)}};
+    (void)timerfd_settime(launcher->timer, TFD_TIMER_ABSTIME, &when, NULL);
+}
+
+static void loop(struct launcher *launcher)
+{
+    while (!launcher->stopped) {
+        struct epoll_event events[EVENTS_A_TURN];
+        set_timer(launcher);
+        int count = epoll_wait(launcher->epoll, events, EVENTS_A_TURN, -1);
+        for (int i = 0; i < count; i++)
+            on_event(launcher, events[i].data.u64);
+        serve_front(launcher);
+    }
+}
+
+/* --- from the beginning to the end --- */
+
+static bool open_loop(struct launcher *launcher, struct error *err)
+{
+    sigset_t watched;
+    sigemptyset(&watched);
+    sigaddset(&watched, SIGTERM);
+    sigaddset(&watched, SIGINT);
+    sigaddset(&watched, SIGHUP);
+    signal(SIGPIPE, SIG_IGN);
+    sigprocmask(SIG_BLOCK, &watched, NULL);
+    launcher->signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+    launcher->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    launcher->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (launcher->signals < 0 || launcher->timer < 0 || launcher->epoll < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "open the event loop");
+    return watch(launcher, launcher->signals, EPOLLIN, tag(SOURCE_SIGNAL, 0), err) &&
+           watch(launcher, launcher->timer, EPOLLIN, tag(SOURCE_TIMER, 0), err);
+}
+
+static bool open_launcher(struct launcher *launcher, char *const argv[], struct error *err)
+{
+    keys_start();
+    if (!open_loop(launcher, err) || !house_open(&launcher->house, launcher->settings, err) ||
+        !identity_read(&launcher->identity, launcher->house.node_file, err))
+        return false;
+    struct sandboxes_watch watcher = {.add = watch_init, .context = launcher};
+    if (!house_start_sandboxes(&launcher->house, launcher->settings, &watcher, &launcher->sandboxes, err))
+        return false;
+    dialogue_init(&launcher->dialogue, launcher->settings, &launcher->identity, &launcher->sandboxes);
+    front_process_init(&launcher->front, argv);
+    return true;
+}
+
+static void close_launcher(struct launcher *launcher)
+{
+    int fds[] = {launcher->signals, launcher->timer, launcher->epoll};
+    sandboxes_done(&launcher->sandboxes);
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    identity_done(&launcher->identity);
+    house_close(&launcher->house);
+    free(launcher);
+}
+
+static struct launcher *new_launcher(const struct settings *settings)
+{
+    struct launcher *launcher = memory_new(sizeof *launcher);
+    launcher->settings = settings;
+    launcher->epoll = launcher->timer = launcher->signals = -1;
+    launcher->house.lock = launcher->house.init_program = -1;
+    return launcher;
+}
+
+int launcher_run(const struct settings *settings, char *const argv[])
+{
+    struct error err = {0};
+    struct launcher *launcher = new_launcher(settings);
+    bool opened = open_launcher(launcher, argv, &err);
+    if (opened) {
+        log_info("launcher", "started state=%s node=%s sandboxes=%" PRIu32, launcher->house.state,
+                 launcher->identity.node, launcher->sandboxes.count);
+        start_front(launcher);
+        loop(launcher);
+    } else {
+        log_error("launcher", "%s", err.message);
+    }
+    close_launcher(launcher);
+    return opened ? 0 : 1;
+}
+
+/* --- the other ways to be called --- */
+
+static bool watch_nothing(void *context, uint32_t slot, int pidfd, struct error *err)
+{
+    (void)context;
+    return pidfd >= 0 || error_set(err, ERROR_INTERNAL, "slot %" PRIu32 " has no pidfd", slot);
+}
+
+static void purge(struct sandboxes *all)
+{
+    for (uint32_t slot = 0; slot < SLOTS_COUNT; slot++) {
+        if (all->by_slot[slot])
+            sandboxes_end(all, all->by_slot[slot], "purged");
+    }
+    /* What still dies is tried again when it is due; nothing else goes on in this process. */
+    for (int turn = 0; all->count > 0 && turn < 30000 / PURGE_TURN_MS; turn++) {
+        usleep(PURGE_TURN_MS * 1000);
+        sandboxes_wake(all, clock_boot_ns());
+    }
+}
+
+int launcher_purge(const struct settings *settings)
+{
+    struct error err = {0};
+    struct launcher *launcher = new_launcher(settings);
+    struct sandboxes_watch watcher = {.add = watch_nothing};
+    bool opened = house_open(&launcher->house, settings, &err) &&
+                  house_start_sandboxes(&launcher->house, settings, &watcher, &launcher->sandboxes, &err);
+    if (opened)
+        purge(&launcher->sandboxes);
+    else
+        log_error("launcher", "%s", err.message);
+    bool left = launcher->sandboxes.count > 0;
+    if (left)
+        log_error("launcher", "%" PRIu32 " sandboxes cannot be removed", launcher->sandboxes.count);
+    close_launcher(launcher);
+    return opened && !left ? 0 : 1;
+}
+
+int launcher_doctor(void)
+{
+    struct isolation_layer layers[ISOLATION_LAYERS_MAX];
+    size_t count = isolation_namespaces.probe(layers);
+    bool all_active = true;
+    for (size_t i = 0; i < count; i++) {
+        json_t *line = json_pack("{s:s, s:b, s:s}", "name", layers[i].name, "active", (int)layers[i].active, "detail",
+                                 layers[i].detail);
+        char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
+        if (text)
+            puts(text);
+        free(text);
+        json_decref(line);
+        all_active = all_active && layers[i].active;
+    }
+    return all_active ? 0 : 1;
+}

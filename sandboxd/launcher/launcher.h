@@ -1,0 +1,15 @@
+/** launcher.h - parley-sandboxd itself: the privileged process that makes sandboxes for its front and keeps them when the
+ *  front, or the launcher before it, was killed. See ../DESIGN.md. */
+#pragma once
+
+#include "sandboxd/launcher/settings.h"
+
+/** Runs until SIGTERM or SIGINT; sandboxes stay. `argv` (with the program's name) is what the front is started with.
+ *  Returns the exit status; has logged what went wrong. */
+int launcher_run(const struct settings *settings, char *const argv[]) MUST_USE;
+
+/** Ends and removes every sandbox of this state folder; no launcher may be running on it. */
+int launcher_purge(const struct settings *settings) MUST_USE;
+
+/** Prints each layer of isolation as a JSON line {"name","active","detail"}; 1 when one is missing. */
+int launcher_doctor(void) MUST_USE;

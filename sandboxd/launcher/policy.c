@@ -1,0 +1,84 @@
+#include "sandboxd/launcher/policy.h"
+
+#include "shared/base/text.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+
+/* The negotiator's clock, whose deadline it is, may be a little ahead. */
+enum { CLOCK_SLACK_MS = 10000 };
+
+static const uint64_t MIB = 1024ULL * 1024;
+static const uint64_t MEMORY_MIN_BYTES = 16ULL * 1024 * 1024;
+static const uint64_t DISK_MIN_BYTES = 1024ULL * 1024;
+enum { CPU_MIN = 50, PIDS_MIN = 16 };
+
+static const char *const TEMPLATES[] = {"base"};
+static const char *const ISOLATIONS[] = {"auto", "namespaces"};
+
+static bool is_one_of(const char *const *list, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (text_equal(list[i], name))
+            return true;
+    }
+    return false;
+}
+
+static bool in_range(const char *field, uint64_t value, uint64_t min, uint64_t max, struct error *err)
+{
+    if (value >= min && value <= max)
+        return true;
+    return error_set(err, ERROR_INVALID, "%s must be %" PRIu64 "..%" PRIu64 " on this node, not %" PRIu64, field, min,
+                     max, value);
+}
+
+static bool judge_limits(const struct settings *settings, const struct fl_limits *asked, struct fl_limits *in_force,
+                         struct error *err)
+{
+    struct fl_limits limits = *asked;
+    if (!in_range("cpu_milli", limits.cpu_milli, CPU_MIN, (uint64_t)settings->cpu_milli_max, err) ||
+        !in_range("pids", limits.pids, PIDS_MIN, (uint64_t)settings->pids_max, err) ||
+        !in_range("memory_bytes", limits.memory_bytes, MEMORY_MIN_BYTES, (uint64_t)settings->memory_mb_max * MIB, err))
+        return false;
+    if (limits.disk_bytes == 0)
+        limits.disk_bytes = limits.memory_bytes / 2;
+    if (limits.disk_bytes > limits.memory_bytes)
+        return error_set(err, ERROR_INVALID,
+                         "storage tmpfs counts as memory: disk_mb must be at most memory_mb, %" PRIu64 ", not %" PRIu64,
+                         limits.memory_bytes / MIB, limits.disk_bytes / MIB);
+    if (!in_range("disk_bytes", limits.disk_bytes, DISK_MIN_BYTES, (uint64_t)settings->disk_mb_max * MIB, err))
+        return false;
+    *in_force = limits;
+    return true;
+}
+
+bool policy_judge(const struct settings *settings, const struct fl_prepare *prepare, int64_t now_wall_ms,
+                  struct fl_limits *in_force, struct error *err)
+{
+    if (!is_one_of(TEMPLATES, sizeof TEMPLATES / sizeof TEMPLATES[0], prepare->template_name))
+        return error_set(err, ERROR_INVALID, "no template \"%s\" on this node; there is: base",
+                         prepare->template_name);
+    if (!is_one_of(ISOLATIONS, sizeof ISOLATIONS / sizeof ISOLATIONS[0], prepare->isolation))
+        return error_set(err, ERROR_INVALID, "isolation must be auto or namespaces on this node, not \"%s\"",
+                         prepare->isolation);
+    if (prepare->deadline_wall_ms <= now_wall_ms)
+        return error_set(err, ERROR_INVALID, "the deadline has passed already");
+    struct fl_limits limits = {0};
+    if (!policy_judge_deadline(settings, now_wall_ms, prepare->deadline_wall_ms, err) ||
+        !judge_limits(settings, &prepare->limits, &limits, err))
+        return false;
+    *in_force = limits;
+    return true;
+}
+
+bool policy_judge_deadline(const struct settings *settings, int64_t created_wall_ms, int64_t deadline_wall_ms,
+                           struct error *err)
+{
+    int64_t span_ms = 0;
+    if (!__builtin_sub_overflow(deadline_wall_ms, created_wall_ms, &span_ms) &&
+        span_ms <= settings->max_lifetime * 1000 + CLOCK_SLACK_MS)
+        return true;
+    return error_set(err, ERROR_INVALID, "the deadline must be at most %" PRId64 " s after the start (max_lifetime)",
+                     settings->max_lifetime);
+}

@@ -1,0 +1,108 @@
+#include "sandboxd/launcher/records.h"
+
+#include "sandboxd/launcher/slots.h"
+#include "shared/base/fd.h"
+#include "shared/base/memory.h"
+#include "shared/base/random.h"
+#include "shared/base/text.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAGIC = 0x50524543 /* PREC */, VERSION = 1 };
+
+static uint64_t checksum(const struct record *record)
+{
+    uint64_t hash = 14695981039346656037ULL; /* FNV-1a: against accidents, for the folder is root's alone */
+    const uint8_t *bytes = (const uint8_t *)record;
+    for (size_t i = 0; i < offsetof(struct record, checksum); i++)
+        hash = (hash ^ bytes[i]) * 1099511628211ULL;
+    return hash;
+}
+
+static char *path_of(const char *folder, uint32_t slot)
+{
+    return memory_printf("%s/%" PRIu32, folder, slot);
+}
+
+bool record_write(const char *folder, struct record *record, struct error *err)
+{
+    record->magic = MAGIC;
+    record->version = VERSION;
+    clock_boot_id(record->boot_id);
+    record->checksum = checksum(record);
+    AUTO_FREE char *path = path_of(folder, record->slot);
+    AUTO_FREE char *beside = memory_printf("%s.new", path);
+    AUTO_FD int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "create %s", beside);
+    if (!fd_write_all(fd, record, sizeof *record, err) || rename(beside, path) < 0) {
+        error_set_errno(err, ERROR_INTERNAL, "write record %s", path);
+        unlink(beside);
+        return false;
+    }
+    return true;
+}
+
+static bool is_text(const char *field, size_t size)
+{
+    return strnlen(field, size) < size;
+}
+
+static bool is_sane(const struct record *record, uint32_t slot)
+{
+    return record->magic == MAGIC && record->version == VERSION && record->checksum == checksum(record) &&
+           record->slot == slot && record->slot < SLOTS_COUNT && record->uid_base == slots_uid(slot) &&
+           (record->state == RECORD_STARTING || (record->state == RECORD_LIVE && record->init_pid > 1)) &&
+           is_text(record->id, sizeof record->id) && random_is_id(record->id, "sbx") &&
+           is_text(record->hostname, sizeof record->hostname) &&
+           is_text(record->template_name, sizeof record->template_name) &&
+           is_text(record->isolation, sizeof record->isolation) && is_text(record->boot_id, sizeof record->boot_id);
+}
+
+bool record_read(const char *folder, uint32_t slot, struct record *record, struct error *err)
+{
+    AUTO_FREE char *path = path_of(folder, slot);
+    size_t size = 0;
+    AUTO_FREE char *bytes = fd_read_file(path, sizeof *record, &size, err);
+    if (bytes == NULL)
+        return err && err->kind == ERROR_TOO_LARGE ? error_set(err, ERROR_INVALID, "record %s is too long", path)
+                                                   : false;
+    struct record read = {0};
+    if (size == sizeof read)
+        memcpy(&read, bytes, sizeof read);
+    if (size != sizeof read || !is_sane(&read, slot))
+        return error_set(err, ERROR_INVALID, "record %s is damaged", path);
+    char boot_id[CLOCK_BOOT_ID_BYTES];
+    clock_boot_id(boot_id);
+    if (strcmp(boot_id, read.boot_id) != 0)
+        return error_set(err, ERROR_INVALID, "record %s is of an earlier boot", path);
+    *record = read;
+    return true;
+}
+
+void record_remove(const char *folder, uint32_t slot)
+{
+    AUTO_FREE char *path = path_of(folder, slot);
+    unlink(path);
+}
+
+size_t record_list(const char *folder, uint32_t *slots, size_t max)
+{
+    size_t count = 0;
+    DIR *entries = opendir(folder);
+    for (const struct dirent *entry = entries ? readdir(entries) : NULL; entry; entry = readdir(entries)) {
+        const char *name = entry->d_name;
+        uint64_t slot = 0;
+        if (text_parse_u64(name, strlen(name), SLOTS_COUNT - 1, &slot) && count < max)
+            slots[count++] = (uint32_t)slot;
+        else if (strstr(name, ".new"))
+            unlinkat(dirfd(entries), name, 0);
+    }
+    if (entries)
+        closedir(entries);
+    return count;
+}

@@ -1,0 +1,38 @@
+/** records.h - what the launcher keeps of each sandbox: a file of fixed size a slot, so that a launcher that comes after a
+ *  kill -9 finds what runs. Not for another boot: nothing of a sandbox survives one. */
+#pragma once
+
+#include "sandboxd/front_launcher/front_launcher.h"
+#include "shared/base/clock.h"
+
+enum record_state { RECORD_STARTING = 1, RECORD_LIVE };
+
+struct record {
+    uint32_t magic, version; /* set by record_write */
+    uint32_t state;          /* enum record_state */
+    uint32_t slot, uid_base;
+    int32_t init_pid;        /* 0 while starting */
+    uint64_t init_start;     /* field 22 of /proc/<pid>/stat */
+    int64_t created_wall_ms, deadline_wall_ms;
+    uint64_t deadline_boot_ns;
+    struct fl_limits limits;
+    char id[FRONT_LAUNCHER_ID_BYTES];
+    char hostname[FRONT_LAUNCHER_NAME_BYTES];
+    char template_name[FRONT_LAUNCHER_NAME_BYTES];
+    char isolation[FRONT_LAUNCHER_NAME_BYTES];
+    char boot_id[CLOCK_BOOT_ID_BYTES];
+    char reserved[3];
+    uint64_t checksum; /* of all before it */
+};
+
+/** Replaces folder/<slot> by renaming: a reader sees the old record or the new one. Not synced: see above. */
+bool record_write(const char *folder, struct record *record, struct error *err) MUST_USE;
+
+/** Reads folder/<slot>. ERROR_NOT_FOUND, or ERROR_INVALID for one that is cut, damaged, of another version, slot or
+ *  boot; then *record is untouched. */
+bool record_read(const char *folder, uint32_t slot, struct record *record, struct error *err) MUST_USE;
+
+void record_remove(const char *folder, uint32_t slot);
+
+/** The slots that have a record, whole or not; at most `max`. Removes half-written ones. */
+size_t record_list(const char *folder, uint32_t *slots, size_t max);

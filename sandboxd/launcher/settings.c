@@ -1,0 +1,75 @@
+#include "sandboxd/launcher/settings.h"
+
+#include "shared/base/config.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define FIELD(name) offsetof(struct settings, name)
+
+enum { SLOTS = 4000, DAY_S = 86400 };
+
+static const struct config_row ROWS[] = {
+    {"state", CONFIG_TEXT, FIELD(state), NULL, 0, 0, "folder of all state; root: /var/lib/parley"},
+    {"listen_host", CONFIG_TEXT, FIELD(listen_host), "127.0.0.1", 0, 0, "address to listen on"},
+    {"port", CONFIG_NUMBER, FIELD(port), "8701", 0, 65535, "TCP port, 0: any free one"},
+    {"advertise_url", CONFIG_TEXT, FIELD(advertise_url), NULL, 0, 0, "URL that clients are told"},
+    {"insecure_http", CONFIG_SWITCH, FIELD(insecure_http), "false", 0, 0, "listen beyond loopback without TLS"},
+    {"loops", CONFIG_NUMBER, FIELD(loops), "0", 0, 64, "event loops, 0: one a CPU"},
+    {"slots_max", CONFIG_NUMBER, FIELD(slots_max), "200", 1, SLOTS, "sandboxes at once, 1..4000"},
+    {"max_lifetime", CONFIG_NUMBER, FIELD(max_lifetime), "86400", 1, DAY_S * 366LL, "s, the longest hard deadline"},
+    {"cpu_milli_max", CONFIG_NUMBER, FIELD(cpu_milli_max), "64000", 50, 1000000, "1/1000 core, of one sandbox"},
+    {"memory_mb_max", CONFIG_NUMBER, FIELD(memory_mb_max), "65536", 16, 1 << 24, "MiB, of one sandbox"},
+    {"disk_mb_max", CONFIG_NUMBER, FIELD(disk_mb_max), "65536", 1, 1 << 24, "MiB, of one sandbox"},
+    {"pids_max", CONFIG_NUMBER, FIELD(pids_max), "32768", 16, 1000000, "processes and threads of one sandbox"},
+    {"front_user", CONFIG_TEXT, FIELD(front_user), "parley-sandboxd", 0, 0, "host user that faces the clients"},
+    {"front_uid", CONFIG_NUMBER, FIELD(front_uid), "58702", 1, 0x7fffffff, "its uid and gid where it does not exist"},
+    {"init", CONFIG_TEXT, FIELD(init), NULL, 0, 0, "the parley-init program; beside parley-sandboxd"},
+    {"log_level", CONFIG_TEXT, FIELD(log_level), "info", 0, 0, "debug, info, warn or error"},
+};
+
+enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
+
+/* The negotiator's keys in the same STATE/config.json. */
+static const char *const FOREIGN[] = {NULL};
+
+static bool settings_check(struct settings *settings, struct error *err)
+{
+    static const char *const LEVELS[] = {"debug", "info", "warn", "error"};
+    if (settings->state[0] != '/')
+        return error_set(err, ERROR_INVALID, "state must be an absolute path, not \"%s\"", settings->state);
+    for (size_t i = 0; i < sizeof LEVELS / sizeof LEVELS[0]; i++) {
+        if (text_equal(settings->log_level, LEVELS[i]))
+            return true;
+    }
+    return error_set(err, ERROR_INVALID, "log_level must be debug, info, warn or error, not \"%s\"",
+                     settings->log_level);
+}
+
+bool settings_load(struct settings *settings, int argc, char *const argv[], struct error *err)
+{
+    AUTO_FREE char *state = config_state_folder(argc, argv);
+    AUTO_FREE char *file = memory_printf("%s/config.json", state);
+    AUTO_SETTINGS loaded = {0};
+    if (!config_load(&loaded, ROWS, ROW_COUNT, file, FOREIGN, argc, argv, err))
+        return false;
+    free(loaded.state);
+    loaded.state = TAKE(state);
+    if (!settings_check(&loaded, err))
+        return false;
+    *settings = loaded;
+    loaded = (struct settings){0};
+    return true;
+}
+
+void settings_done(struct settings *settings)
+{
+    config_done(settings, ROWS, ROW_COUNT);
+}
+
+void settings_print_help(FILE *to)
+{
+    config_print_help(to, ROWS, ROW_COUNT);
+}

@@ -1,0 +1,99 @@
+/* parley-sandboxd: is the launcher; the same program, started by it with PARLEY_FRONT_FD, is the front. */
+#include "sandboxd/front/front.h"
+#include "sandboxd/launcher/front_process.h"
+#include "sandboxd/launcher/launcher.h"
+#include "shared/base/log.h"
+#include "shared/base/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum mode { MODE_RUN, MODE_HELP, MODE_VERSION, MODE_ROUTES, MODE_DOCTOR, MODE_PURGE };
+
+/* The words that say what to do rather than how; taken out of argv. The last one counts. */
+static enum mode take_mode(int *argc, char *argv[])
+{
+    static const struct {
+        const char *word;
+        enum mode mode;
+    } WORDS[] = {{"--help", MODE_HELP},     {"-h", MODE_HELP},          {"--version", MODE_VERSION},
+                 {"--routes", MODE_ROUTES}, {"--doctor", MODE_DOCTOR}, {"--purge", MODE_PURGE}};
+    enum mode mode = MODE_RUN;
+    int kept = 0;
+    for (int i = 0; i < *argc; i++) {
+        bool is_word = false;
+        for (size_t j = 0; i > 0 && j < sizeof WORDS / sizeof WORDS[0]; j++) {
+            if (strcmp(argv[i], WORDS[j].word) == 0) {
+                mode = WORDS[j].mode;
+                is_word = true;
+            }
+        }
+        if (!is_word)
+            argv[kept++] = argv[i];
+    }
+    argv[kept] = NULL;
+    *argc = kept;
+    return mode;
+}
+
+static void print_help(void)
+{
+    puts("parley-sandboxd [--SETTING VALUE ...]   runs sandboxes on this machine; as root\n"
+         "\n"
+         "  --doctor    which layers of isolation this host gives, as JSON lines\n"
+         "  --purge     ends and removes every sandbox of the state folder\n"
+         "  --routes    the table of HTTP routes\n"
+         "  --version, --help\n"
+         "\n"
+         "Settings, also as keys of STATE/config.json and as PARLEY_<KEY>:");
+    settings_print_help(stdout);
+}
+
+static void set_log_level(const char *name)
+{
+    static const char *const NAMES[] = {"debug", "info", "warn", "error"};
+    for (int level = LOG_DEBUG; level <= LOG_ERROR; level++) {
+        if (text_equal(name, NAMES[level]))
+            log_set_level((enum log_level)level);
+    }
+}
+
+static int run(enum mode mode, const struct settings *settings, char *argv[])
+{
+    const char *front = getenv(FRONT_ENVIRONMENT);
+    uint64_t fd = 0;
+    set_log_level(settings->log_level);
+    if (mode == MODE_PURGE)
+        return launcher_purge(settings);
+    if (front == NULL)
+        return launcher_run(settings, argv);
+    if (!text_parse_u64(front, strlen(front), INT32_MAX, &fd)) {
+        log_error("front", "%s is not a descriptor", FRONT_ENVIRONMENT);
+        return 1;
+    }
+    unsetenv(FRONT_ENVIRONMENT);
+    return front_main((int)fd, settings);
+}
+
+int main(int argc, char *argv[])
+{
+    enum mode mode = take_mode(&argc, argv);
+    if (mode == MODE_HELP)
+        print_help();
+    else if (mode == MODE_VERSION)
+        puts("parley-sandboxd " PARLEY_VERSION);
+    else if (mode == MODE_ROUTES)
+        front_print_routes();
+    else if (mode == MODE_DOCTOR)
+        return launcher_doctor();
+    if (mode != MODE_RUN && mode != MODE_PURGE)
+        return 0;
+    struct error err = {0};
+    AUTO_SETTINGS settings = {0};
+    if (!settings_load(&settings, argc - 1, argv + 1, &err)) {
+        log_error("sandboxd", "%s", err.message);
+        return 2;
+    }
+    return run(mode, &settings, argv);
+}

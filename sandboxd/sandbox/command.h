@@ -1,0 +1,48 @@
+/** command.h - what is to be started in a sandbox, as a value that travels to the sandbox's loop. */
+#pragma once
+
+#include "sandboxd/front_init/front_init.h"
+#include "shared/base/cleanup.h"
+#include "shared/base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define COMMAND_ARGUMENTS_MAX 8192
+#define COMMAND_VARIABLES_MAX 1024
+#define COMMAND_HASH_BYTES    16
+
+struct command {
+    char id[FRONT_INIT_ID_BYTES]; /* "": one is made */
+    char *cwd;                    /* NULL: /workspace */
+    char **arguments;             /* NULL-ended */
+    size_t argument_count;
+    char **variables;             /* "NAME=value", NULL-ended: what the asker wants beside the defaults */
+    size_t variable_count;
+    uint64_t timeout_ms;          /* 0: none */
+    bool with_stdin;              /* a pipe; else /dev/null */
+    bool stdin_stays_open;        /* after `input` */
+    void *input;                  /* written to stdin first; NULL: nothing */
+    size_t input_size;
+};
+
+struct command *command_new(void) MUST_USE;
+void command_free(struct command *command);
+DEFINE_AUTO(command)
+
+/** Copies. ERROR_INVALID past COMMAND_ARGUMENTS_MAX. */
+bool command_add_argument(struct command *command, const char *text, struct error *err) MUST_USE;
+
+/** `name` must be a variable's name (letters, digits, _, not starting with a digit): ERROR_INVALID. */
+bool command_add_variable(struct command *command, const char *name, const char *value, struct error *err) MUST_USE;
+
+/** Tells two commands apart: arguments, cwd, variables, timeout and input; not the id. */
+void command_hash(const struct command *command, uint8_t hash[static COMMAND_HASH_BYTES]);
+
+/** The sealed memfd for FI_START: defaults, then `sandbox_variables` (NULL-ended, may be NULL), then the command's own,
+ *  the last of one name winning. -1 as front_init_command_seal. */
+int command_seal(const struct command *command, char *const *sandbox_variables, struct error *err) MUST_USE;
+
+/** The command line as one text, cut to fit. */
+void command_title(const struct command *command, char *to, size_t size);

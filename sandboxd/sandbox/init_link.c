@@ -1,0 +1,244 @@
+/* init_link.c - one SOCK_SEQPACKET connection per sandbox. */
+#include "sandboxd/sandbox/init_link.h"
+
+#include "shared/base/clock.h"
+#include "shared/base/fd.h"
+#include "shared/base/log.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+enum {
+    MESSAGES_A_TURN = 64,     /* so that one sandbox does not hold the loop */
+    RETRY_FIRST_MS = 20,
+    RETRY_LAST_MS = 1000
+};
+static const uint64_t NS_A_MS = 1000000;
+
+struct waiting {
+    struct waiting *next;
+    struct front_init_message message;
+    int fd;
+};
+
+struct init_link {
+    struct loop *loop;
+    int run_folder;
+    char socket_path[64];
+    uid_t uid;
+    const struct init_link_events *events;
+    void *cookie;
+    struct loop_watch *watch; /* NULL while not connected */
+    struct loop_timer *retry;
+    unsigned retry_ms;
+    unsigned failures;
+    struct waiting *first, *last;
+    size_t waiting;
+    bool writing;       /* waits for the socket to take more */
+    bool *freed;        /* set when the link is freed inside one of its own events */
+};
+
+static void connect_or_retry(void *cookie);
+static void on_readable(void *cookie);
+static void send_waiting(void *cookie);
+
+static void waiting_free(struct waiting *entry)
+{
+    if (entry->fd >= 0)
+        close(entry->fd);
+    free(entry);
+}
+
+/* Of what waits, starts are dropped (their askers are told), the rest is kept for the next connection. */
+static void drop_starts(struct init_link *link)
+{
+    struct waiting *entry = link->first;
+    link->first = link->last = NULL;
+    link->waiting = 0;
+    for (struct waiting *next; entry; entry = next) {
+        next = entry->next;
+        entry->next = NULL;
+        if (entry->message.type == FI_START) {
+            waiting_free(entry);
+            continue;
+        }
+        if (link->last)
+            link->last->next = entry;
+        else
+            link->first = entry;
+        link->last = entry;
+        link->waiting++;
+    }
+}
+
+static void retry_later(struct init_link *link)
+{
+    link->retry = loop_timer_start(link->loop, clock_boot_ns() + link->retry_ms * NS_A_MS, connect_or_retry, link);
+    link->retry_ms = link->retry_ms * 2 > RETRY_LAST_MS ? RETRY_LAST_MS : link->retry_ms * 2;
+}
+
+static void disconnect(struct init_link *link)
+{
+    loop_watch_free(TAKE(link->watch));
+    link->writing = false;
+    drop_starts(link);
+    retry_later(link);
+    link->events->lost(link->cookie);
+}
+
+/* The path is reached through the descriptor: the folders above may be closed to our user. */
+static int connect_socket(const struct init_link *link, struct error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (!text_format(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", link->run_folder,
+                     link->socket_path)) {
+        error_set(err, ERROR_INVALID, "the path of init's socket is too long");
+        return -1;
+    }
+    AUTO_FD int socket_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (socket_fd < 0 || connect(socket_fd, (const struct sockaddr *)&address, sizeof address) != 0) {
+        error_set_errno(err, ERROR_INTERNAL, "connect to %s", link->socket_path);
+        return -1;
+    }
+    struct ucred peer = {0};
+    socklen_t size = sizeof peer;
+    if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != link->uid) {
+        error_set(err, ERROR_FORBIDDEN, "uid %u listens at %s, not the slot's %u", peer.uid, link->socket_path,
+                  link->uid);
+        return -1;
+    }
+    return TAKE_FD(socket_fd);
+}
+
+static void connect_or_retry(void *cookie)
+{
+    struct init_link *link = cookie;
+    link->retry = NULL;
+    struct error err = {0};
+    int socket_fd = connect_socket(link, &err);
+    if (socket_fd < 0) {
+        if (++link->failures == 4) /* told once: a sandbox that is just ending looks like this too */
+            log_warn("sandbox", "init does not answer: %s", err.message);
+        retry_later(link);
+        return;
+    }
+    link->failures = 0;
+    link->watch = loop_watch_new(link->loop, socket_fd);
+    loop_watch_readable(link->watch, on_readable, link);
+    send_waiting(link);
+}
+
+struct init_link *init_link_new(struct loop *loop, int run_folder, const char *socket_path, uid_t uid,
+                                const struct init_link_events *events, void *cookie)
+{
+    struct init_link *link = memory_new(sizeof *link);
+    link->loop = loop;
+    link->run_folder = run_folder;
+    link->uid = uid;
+    link->events = events;
+    link->cookie = cookie;
+    link->retry_ms = RETRY_FIRST_MS;
+    if (!text_copy(link->socket_path, sizeof link->socket_path, socket_path))
+        log_error("sandbox", "the path of init's socket is too long");
+    connect_or_retry(link);
+    return link;
+}
+
+void init_link_free(struct init_link *link)
+{
+    if (!link)
+        return;
+    if (link->freed)
+        *link->freed = true;
+    loop_watch_free(link->watch);
+    loop_timer_cancel(link->retry);
+    for (struct waiting *entry = link->first, *next; entry; entry = next) {
+        next = entry->next;
+        waiting_free(entry);
+    }
+    free(link);
+}
+
+/* False when the link must not be touched any more: it was freed in the event, or the connection is over. */
+static bool receive_one(struct init_link *link)
+{
+    struct front_init_message message;
+    int fds[FD_MESSAGE_FDS];
+    size_t fd_count = 0;
+    struct error err = {0};
+    int got = front_init_receive(loop_watch_fd(link->watch), &message, FI_FROM_INIT, fds, &fd_count, &err);
+    if (got < 0 && err.system_errno == EAGAIN)
+        return false;
+    if (got <= 0) {
+        if (got < 0)
+            log_warn("sandbox", "init of %s broke the rules: %s", link->socket_path, err.message);
+        disconnect(link);
+        return false;
+    }
+    if (message.type == FI_CURRENT)
+        link->retry_ms = RETRY_FIRST_MS;
+    bool freed = false;
+    link->freed = &freed;
+    link->events->message(link->cookie, &message, fds, fd_count);
+    for (size_t i = 0; i < fd_count; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    if (!freed)
+        link->freed = NULL;
+    return !freed && link->watch != NULL;
+}
+
+static void on_readable(void *cookie)
+{
+    for (int i = 0; i < MESSAGES_A_TURN; i++)
+        if (!receive_one(cookie))
+            return;
+}
+
+static void send_waiting(void *cookie)
+{
+    struct init_link *link = cookie;
+    link->writing = false;
+    while (link->watch && link->first) {
+        struct waiting *entry = link->first;
+        struct error err = {0};
+        bool sent = front_init_send(loop_watch_fd(link->watch), &entry->message, &entry->fd, entry->fd >= 0, &err);
+        if (!sent && err.system_errno == EAGAIN) {
+            link->writing = true;
+            loop_watch_writable(link->watch, send_waiting, link);
+            return;
+        }
+        if (!sent) /* the read side notices the end and reconnects */
+            return;
+        link->first = entry->next;
+        if (!link->first)
+            link->last = NULL;
+        link->waiting--;
+        waiting_free(entry);
+    }
+}
+
+bool init_link_send(struct init_link *link, const struct front_init_message *message, int fd, struct error *err)
+{
+    AUTO_FD int held = fd;
+    if (message->type == FI_START && !link->watch)
+        return error_set(err, ERROR_STARTING, "the sandbox's init is being reached; try again");
+    if (link->waiting >= INIT_LINK_WAITING_MAX)
+        return error_set(err, ERROR_NO_CAPACITY, "the sandbox's init does not take more commands now");
+    struct waiting *entry = memory_new(sizeof *entry);
+    memcpy(&entry->message, message, sizeof *message);
+    entry->fd = TAKE_FD(held);
+    if (link->last)
+        link->last->next = entry;
+    else
+        link->first = entry;
+    link->last = entry;
+    link->waiting++;
+    if (!link->writing)
+        send_waiting(link);
+    return true;
+}

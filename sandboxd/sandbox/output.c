@@ -1,0 +1,133 @@
+/* output.c - splice in, pread out, holes behind. */
+#include "sandboxd/sandbox/output.h"
+
+#include "shared/base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PAGE = 4096 };
+
+const char *output_stream_name(enum output_stream stream)
+{
+    return stream == OUTPUT_STDOUT ? "stdout" : "stderr";
+}
+
+/* Where an earlier front stopped punching: the end of the hole at the start. Asked of a description of our own, because
+ * seeking in the shared one would, for a moment, misplace the stream. */
+static uint64_t find_kept_from(int memory, const struct stat *status, uint64_t length)
+{
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", memory);
+    AUTO_FD int own = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (own >= 0) {
+        off_t data = lseek(own, 0, SEEK_DATA);
+        return data < 0 || (uint64_t)data > length ? length : (uint64_t)data;
+    }
+    uint64_t pages = (length + PAGE - 1) / PAGE, present = (uint64_t)status->st_blocks / (PAGE / 512);
+    return present < pages ? (pages - present) * PAGE : 0;
+}
+
+struct output *output_new(int memory, struct error *err)
+{
+    AUTO_FD int held = memory;
+    struct stat status;
+    if (fstat(held, &status) != 0 || !S_ISREG(status.st_mode) || fcntl(held, F_GET_SEALS) < 0) {
+        error_set(err, ERROR_INVALID, "an output stream's memory is not a memfd");
+        return NULL;
+    }
+    off_t position = lseek(held, 0, SEEK_CUR);
+    if (position < 0) {
+        error_set_errno(err, ERROR_INTERNAL, "position of an output stream");
+        return NULL;
+    }
+    struct output *output = memory_new(sizeof *output);
+    output->references = 1;
+    output->length = (uint64_t)position;
+    output->kept_from = position ? find_kept_from(held, &status, (uint64_t)position) : 0;
+    output->memory = TAKE_FD(held);
+    return output;
+}
+
+struct output *output_hold(struct output *output)
+{
+    atomic_fetch_add(&output->references, 1);
+    return output;
+}
+
+void output_release(struct output *output)
+{
+    if (!output || atomic_fetch_sub(&output->references, 1) != 1)
+        return;
+    close(output->memory);
+    free(output);
+}
+
+enum output_pumped output_pump(struct output *output, int pipe, uint64_t limit, size_t budget)
+{
+    uint64_t length = output->length;
+    while (length < limit && budget > 0) {
+        size_t room = limit - length < budget ? (size_t)(limit - length) : budget;
+        ssize_t moved = splice(pipe, NULL, output->memory, NULL, room, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+        if (moved < 0 && errno == EINTR)
+            continue;
+        if (moved < 0 && errno == EAGAIN)
+            return OUTPUT_EMPTY;
+        if (moved <= 0)
+            return OUTPUT_END;
+        length += (uint64_t)moved;
+        budget -= (size_t)moved;
+        output->length = length;
+    }
+    return OUTPUT_MORE;
+}
+
+uint64_t output_punch(struct output *output, uint64_t to)
+{
+    uint64_t from = output->kept_from, length = output->length;
+    if (to > length)
+        to = length;
+    to -= to % PAGE;
+    if (to <= from)
+        return 0;
+    output->kept_from = to; /* first said, then done: a reader looks again after it has read */
+    uint64_t start = from - from % PAGE;
+    (void)fallocate(output->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)start, (off_t)(to - start));
+    return to - from;
+}
+
+uint64_t output_kept(struct output *output)
+{
+    return output->length - output->kept_from;
+}
+
+size_t output_read(struct output *output, uint64_t offset, void *to, size_t size, uint64_t *gap_to)
+{
+    *gap_to = offset;
+    uint64_t length = output->length, kept_from = output->kept_from;
+    if (offset < kept_from) {
+        *gap_to = kept_from;
+        return 0;
+    }
+    if (offset >= length)
+        return 0;
+    if (size > length - offset)
+        size = (size_t)(length - offset);
+    ssize_t got;
+    do
+        got = pread(output->memory, to, size, (off_t)offset);
+    while (got < 0 && errno == EINTR);
+    kept_from = output->kept_from;
+    if (offset < kept_from) { /* punched meanwhile: what was read may be zeros */
+        *gap_to = kept_from;
+        return 0;
+    }
+    if (got <= 0) { /* someone inside cut the memory short: say it, do not wait for it */
+        *gap_to = length;
+        return 0;
+    }
+    return (size_t)got;
+}

@@ -1,0 +1,364 @@
+/* process.c - the records of one sandbox's commands: from init's word that one started to the day it is forgotten. */
+#include "sandboxd/sandbox/sandbox_internal.h"
+
+#include "shared/base/clock.h"
+#include "shared/base/log.h"
+#include "shared/base/memory.h"
+#include "sandboxd/sandbox/usage.h"
+
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+
+
+struct process *process_find(const struct sandbox *sandbox, const char *id)
+{
+    for (struct process *process = sandbox->processes_last; process; process = process->previous)
+        if (strcmp(process->view.id, id) == 0)
+            return process;
+    return NULL;
+}
+
+struct process_tomb *process_find_tomb(const struct sandbox *sandbox, const char *id)
+{
+    for (struct process_tomb *tomb = sandbox->tombs; tomb; tomb = tomb->next)
+        if (strcmp(tomb->view.id, id) == 0)
+            return tomb;
+    return NULL;
+}
+
+struct process *process_new(struct sandbox *sandbox, const char *id)
+{
+    struct process *process = memory_new(sizeof *process);
+    process->sandbox = sandbox;
+    memcpy(process->view.id, id, strlen(id) + 1);
+    for (int i = 0; i < OUTPUT_STREAMS; i++)
+        process->streams[i] = (struct process_stream){.process = process, .which = (enum output_stream)i};
+    process->oom_before = usage_oom_kills(sandbox->stats[FL_FD_OOM]);
+    process->previous = sandbox->processes_last;
+    if (sandbox->processes_last)
+        sandbox->processes_last->next = process;
+    else
+        sandbox->processes = process;
+    sandbox->processes_last = process;
+    sandbox->process_count++;
+    return process;
+}
+
+void process_show(const struct process *process, struct process_view *view)
+{
+    *view = process->view;
+    for (int i = 0; i < OUTPUT_STREAMS; i++)
+        if (process->streams[i].output) {
+            view->length[i] = process->streams[i].output->length;
+            view->kept_from[i] = process->streams[i].output->kept_from;
+        }
+}
+
+/* ---- followers ---- */
+
+static void drop_follower(struct process_follower **at)
+{
+    struct process_follower *holder = *at;
+    *at = holder->next;
+    follower_detach(holder->follower);
+    follower_release(holder->follower);
+    free(holder);
+}
+
+static void on_follower_moved(void *owner)
+{
+    struct process_follower *holder = owner;
+    struct process *process = holder->process;
+    if (follower_has_left(holder->follower)) {
+        struct process_follower **at = &process->followers;
+        while (*at != holder)
+            at = &(*at)->next;
+        drop_follower(at);
+    }
+    process_output_resume(process);
+}
+
+static void tell_started(const struct process *process, struct follower *follower)
+{
+    struct process_view view;
+    process_show(process, &view);
+    struct output *outputs[OUTPUT_STREAMS] = {process->streams[0].output, process->streams[1].output};
+    follower_tell_started(follower, outputs, &view);
+}
+
+static void tell_ended(const struct process *process, struct follower *follower)
+{
+    struct process_view view;
+    process_show(process, &view);
+    follower_tell_ended(follower, &view);
+}
+
+void process_attach(struct process *process, struct follower *follower)
+{
+    struct process_follower *holder = memory_new(sizeof *holder);
+    *holder = (struct process_follower){
+        .next = process->followers, .process = process, .follower = follower_hold(follower)};
+    process->followers = holder;
+    follower_attach(follower, on_follower_moved, holder);
+    if (process->state != PROCESS_STARTING)
+        tell_started(process, follower);
+    if (process->end_told)
+        tell_ended(process, follower);
+    if (follower_has_left(follower)) /* before it was attached, so that nobody posted it */
+        on_follower_moved(holder);
+}
+
+/* ---- the end of records ---- */
+
+static void bury(struct process *process)
+{
+    struct sandbox *sandbox = process->sandbox;
+    struct process_tomb *tomb = memory_new(sizeof *tomb);
+    process_show(process, &tomb->view);
+    tomb->view.output_gone = true;
+    memcpy(tomb->hash, process->hash, sizeof tomb->hash);
+    tomb->hash_known = process->hash_known;
+    if (sandbox->tombs_last)
+        sandbox->tombs_last->next = tomb;
+    else
+        sandbox->tombs = tomb;
+    sandbox->tombs_last = tomb;
+    if (++sandbox->tomb_count <= PROCESS_TOMBS_MAX)
+        return;
+    struct process_tomb *oldest = sandbox->tombs;
+    sandbox->tombs = oldest->next;
+    sandbox->tomb_count--;
+    free(oldest);
+}
+
+void process_free(struct process *process)
+{
+    struct sandbox *sandbox = process->sandbox;
+    struct error gone = {0};
+    error_set(&gone, ERROR_CONFLICT, "command %s is over", process->view.id);
+    process_input_close(process, &gone);
+    while (process->followers)
+        drop_follower(&process->followers);
+    for (int i = 0; i < OUTPUT_STREAMS; i++)
+        process_output_close(&process->streams[i]);
+    if (process->previous)
+        process->previous->next = process->next;
+    else
+        sandbox->processes = process->next;
+    if (process->next)
+        process->next->previous = process->previous;
+    else
+        sandbox->processes_last = process->previous;
+    sandbox->process_count--;
+    free(process);
+}
+
+static void forget(struct process *process)
+{
+    struct front_init_message message = {.type = FI_FORGET};
+    memcpy(message.as.name.id, process->view.id, sizeof message.as.name.id);
+    struct error err = {0};
+    if (!sandbox_send(process->sandbox, &message, -1, &err))
+        log_warn("sandbox", "init was not told to forget a command: %s sandbox=%s", err.message,
+                 process->sandbox->facts.id);
+    if (process->named)
+        bury(process);
+    process_free(process);
+}
+
+static void on_forget_timer(void *cookie);
+
+/* The next one whose replay time is over; ends are told in their order, but for background output. */
+static void plan_forgetting(struct sandbox *sandbox)
+{
+    loop_timer_cancel(TAKE(sandbox->forget_timer));
+    uint64_t next = UINT64_MAX;
+    for (const struct process *process = sandbox->processes; process; process = process->next)
+        if (process->state == PROCESS_ENDED && process->forget_at < next)
+            next = process->forget_at;
+    if (next != UINT64_MAX)
+        sandbox->forget_timer = loop_timer_start(sandbox->loop, next, on_forget_timer, sandbox);
+}
+
+static void on_forget_timer(void *cookie)
+{
+    struct sandbox *sandbox = cookie;
+    sandbox->forget_timer = NULL;
+    uint64_t now = clock_boot_ns();
+    for (struct process *process = sandbox->processes, *next; process; process = next) {
+        next = process->next;
+        if (process->state == PROCESS_ENDED && process->forget_at <= now)
+            forget(process);
+    }
+    plan_forgetting(sandbox);
+}
+
+bool process_make_room(struct sandbox *sandbox)
+{
+    if (sandbox->process_count < PROCESS_COMMANDS_MAX)
+        return true;
+    for (struct process *process = sandbox->processes; process; process = process->next)
+        if (process->state == PROCESS_ENDED && process->end_told) {
+            forget(process);
+            return true;
+        }
+    return false;
+}
+
+void process_fail_starting(struct sandbox *sandbox, const struct error *err)
+{
+    for (struct process *process = sandbox->processes, *next; process; process = next) {
+        next = process->next;
+        if (process->state != PROCESS_STARTING)
+            continue;
+        for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
+            follower_tell_failed(holder->follower, err);
+        process_free(process);
+    }
+}
+
+void process_free_all(struct sandbox *sandbox, const struct error *err)
+{
+    while (sandbox->processes) {
+        struct process *process = sandbox->processes;
+        for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
+            follower_tell_failed(holder->follower, err);
+        process_free(process);
+    }
+    for (struct process_tomb *tomb = sandbox->tombs, *next; tomb; tomb = next) {
+        next = tomb->next;
+        free(tomb);
+    }
+    sandbox->tombs = sandbox->tombs_last = NULL;
+    loop_timer_cancel(TAKE(sandbox->forget_timer));
+}
+
+/* ---- what init says ---- */
+
+static bool open_streams(struct process *process, int *fds, bool held, struct error *err)
+{
+    struct output *outputs[OUTPUT_STREAMS] = {NULL};
+    for (int i = 0; i < OUTPUT_STREAMS; i++) {
+        outputs[i] = output_new(TAKE_FD(fds[FI_FD_STDOUT_MEMORY + i]), err);
+        if (!outputs[i]) {
+            output_release(outputs[0]);
+            return false;
+        }
+    }
+    for (int i = 0; i < OUTPUT_STREAMS; i++)
+        process_output_open(&process->streams[i], outputs[i], TAKE_FD(fds[FI_FD_STDOUT_PIPE + i]), held);
+    return true;
+}
+
+static void fill_view(struct process *process, const struct fi_started *started)
+{
+    process->view.pid = started->pid;
+    process->view.started_ms = started->start_wall_ms;
+    process->view.timeout_ms = started->timeout_ms;
+    if (!process->view.title[0]) /* ours, when we started it; init's for a command of an earlier front */
+        memcpy(process->view.title, started->title, sizeof process->view.title);
+}
+
+void process_started(struct sandbox *sandbox, const struct fi_started *started, int *fds)
+{
+    struct process *process = process_find(sandbox, started->id);
+    if (process && process->state != PROCESS_STARTING)
+        return; /* told again after a reconnection: ours are the same open files */
+    if (!process && sandbox->process_count >= FRONT_INIT_COMMANDS)
+        return;
+    bool held = !process;
+    if (!process) {
+        process = process_new(sandbox, started->id);
+        process->named = true; /* perhaps */
+    }
+    fill_view(process, started);
+    struct error err = {0};
+    if (!open_streams(process, fds, held, &err)) {
+        log_warn("sandbox", "init told nonsense: %s sandbox=%s", err.message, sandbox->facts.id);
+        for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
+            follower_tell_failed(holder->follower, &err);
+        process_free(process);
+        return;
+    }
+    process->state = PROCESS_RUNNING;
+    if (started->has_stdin)
+        process->stdin_pipe = loop_watch_new(sandbox->loop, TAKE_FD(fds[FI_FD_STDIN_PIPE]));
+    for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
+        tell_started(process, holder->follower);
+    process_input_write(process);
+}
+
+void process_refused(struct sandbox *sandbox, const struct fi_refused *refused)
+{
+    struct process *process = process_find(sandbox, refused->id);
+    if (!process || process->state != PROCESS_STARTING)
+        return;
+    struct error err = refused->error;
+    if (err.kind == ERROR_NOT_FOUND) /* a missing command or folder is the asker's mistake, not a missing route */
+        err.kind = ERROR_INVALID;
+    if (err.kind != ERROR_INVALID && err.kind != ERROR_NO_CAPACITY && err.kind != ERROR_CONFLICT &&
+        err.kind != ERROR_GONE)
+        err.kind = ERROR_INTERNAL;
+    for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
+        follower_tell_failed(holder->follower, &err);
+    process_free(process);
+}
+
+static void fill_end(struct process *process, const struct fi_exited *exited)
+{
+    struct process_end *end = &process->view.end;
+    bool signaled = WIFSIGNALED(exited->wait_status);
+    end->signal = signaled ? WTERMSIG(exited->wait_status) : 0;
+    end->exit_code = signaled ? 128 + end->signal : WEXITSTATUS(exited->wait_status);
+    end->timed_out = exited->timed_out != 0;
+    end->wall_ms = exited->wall_ms;
+    end->cpu_ms = exited->cpu_ms;
+    end->max_rss_bytes = exited->max_rss_bytes;
+    end->ended_ms = exited->end_wall_ms;
+    /* 137: a shell passes on what its child died of. */
+    bool killed = end->exit_code == 128 + 9 && !exited->timed_out && !exited->killed;
+    end->oom = killed && usage_oom_kills(process->sandbox->stats[FL_FD_OOM]) > process->oom_before;
+}
+
+void process_exited(struct sandbox *sandbox, const struct fi_exited *exited)
+{
+    struct process *process = process_find(sandbox, exited->id);
+    if (!process || process->state != PROCESS_RUNNING)
+        return;
+    fill_end(process, exited);
+    process->state = PROCESS_ENDED;
+    process->view.ended = true;
+    process->forget_at = clock_boot_ns() + PROCESS_REPLAY_NS;
+    log_info("audit", "action=exit sandbox=%s id=%s exit_code=%d signal=%d timed_out=%d oom=%d wall_ms=%llu",
+             sandbox->facts.id, process->view.id, process->view.end.exit_code, process->view.end.signal,
+             process->view.end.timed_out, process->view.end.oom, (unsigned long long)process->view.end.wall_ms);
+    struct error closed = {0};
+    error_set(&closed, ERROR_CONFLICT, "command %s has ended", process->view.id);
+    process_input_close(process, &closed);
+    /* All it wrote itself is in the pipes now; what its children write later does not delay the end. */
+    for (int i = 0; i < OUTPUT_STREAMS; i++) {
+        struct process_stream *stream = &process->streams[i];
+        int pending = 0;
+        if (stream->pipe && ioctl(loop_watch_fd(stream->pipe), FIONREAD, &pending) != 0)
+            pending = 0;
+        stream->end_at = stream->output->length + (uint64_t)(pending > 0 ? pending : 0);
+    }
+    for (int i = 0; i < OUTPUT_STREAMS; i++)
+        process_output_pump(&process->streams[i]);
+    process_check_end(process);
+    if (!sandbox->forget_timer)
+        plan_forgetting(sandbox);
+}
+
+void process_check_end(struct process *process)
+{
+    if (process->state != PROCESS_ENDED || process->end_told)
+        return;
+    for (int i = 0; i < OUTPUT_STREAMS; i++)
+        if (process->streams[i].pipe && process->streams[i].output->length < process->streams[i].end_at)
+            return;
+    process->end_told = true;
+    for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
+        tell_ended(process, holder->follower);
+}

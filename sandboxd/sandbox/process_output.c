@@ -1,0 +1,163 @@
+/* process_output.c - moving a command's output, and bounding what is kept of it. */
+#include "sandboxd/sandbox/sandbox_internal.h"
+
+#include "shared/base/clock.h"
+
+#include <unistd.h>
+
+enum { BUDGET_BYTES = 1 << 20 }; /* a turn and stream, so that a flood leaves the loop to others */
+static const uint64_t PUNCH_BYTES = UINT64_C(256) << 10; /* punched at least, so that it costs little a byte */
+
+static void on_readable(void *cookie)
+{
+    process_output_pump(cookie);
+}
+
+static void watch(struct process_stream *stream, bool reading)
+{
+    if (stream->reading == reading || !stream->pipe)
+        return;
+    stream->reading = reading;
+    loop_watch_readable(stream->pipe, reading ? on_readable : NULL, stream);
+}
+
+void process_output_open(struct process_stream *stream, struct output *output, int pipe, bool held)
+{
+    stream->output = output;
+    stream->held_from = output->length;
+    stream->held = held;
+    stream->process->sandbox->kept_bytes += output_kept(output);
+    stream->pipe = loop_watch_new(stream->process->sandbox->loop, pipe);
+    watch(stream, true);
+}
+
+void process_output_close(struct process_stream *stream)
+{
+    loop_watch_free(TAKE(stream->pipe));
+    stream->reading = false;
+    if (stream->output)
+        stream->process->sandbox->kept_bytes -= output_kept(stream->output);
+    output_release(TAKE(stream->output));
+}
+
+static void punch(struct process_stream *stream, uint64_t to)
+{
+    stream->process->sandbox->kept_bytes -= output_punch(stream->output, to);
+}
+
+static bool is_held(const struct process_stream *stream)
+{
+    return stream->held && stream->process->sandbox->hold_until != 0;
+}
+
+/* The slowest driver's position; UINT64_MAX without one. While the hold lasts, clients of the front before this one may
+ * come back, so for its commands the place where it left off counts as a driver that does not read. */
+static uint64_t slowest(const struct process_stream *stream)
+{
+    uint64_t position = is_held(stream) ? stream->held_from : UINT64_MAX;
+    for (const struct process_follower *holder = stream->process->followers; holder; holder = holder->next) {
+        if (follower_mode(holder->follower) != FOLLOWER_DRIVER || follower_has_left(holder->follower))
+            continue;
+        uint64_t read_to = follower_read_to(holder->follower, stream->which);
+        position = read_to < position ? read_to : position;
+    }
+    return position;
+}
+
+static void tell_drivers(const struct process *process, bool waits)
+{
+    for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
+        if (follower_mode(holder->follower) == FOLLOWER_DRIVER)
+            follower_owner_waits(holder->follower, waits);
+}
+
+/* How long the stream may become now. */
+static uint64_t limit_of(const struct process_stream *stream)
+{
+    uint64_t position = slowest(stream);
+    if (position == UINT64_MAX)
+        return UINT64_MAX;
+    bool squeezed = stream->process->sandbox->kept_bytes >= SANDBOX_KEPT_BYTES;
+    return position + (squeezed ? PROCESS_SQUEEZED_BYTES : PROCESS_BEHIND_BYTES);
+}
+
+/* Keeps the last `keep` bytes and what a driver has not read. */
+static void trim(struct process_stream *stream, uint64_t keep, uint64_t at_least)
+{
+    if (!stream->output || is_held(stream))
+        return;
+    uint64_t length = stream->output->length, position = slowest(stream);
+    uint64_t to = length > keep ? length - keep : 0;
+    to = position < to ? position : to;
+    uint64_t kept_from = stream->output->kept_from;
+    if (to > kept_from && to - kept_from >= at_least)
+        punch(stream, to);
+}
+
+/* Too much is kept in the whole sandbox: the oldest ended commands pay first, then all. */
+static void squeeze(struct sandbox *sandbox)
+{
+    for (struct process *process = sandbox->processes; process && sandbox->kept_bytes > SANDBOX_KEPT_BYTES;
+         process = process->next)
+        for (int i = 0; i < OUTPUT_STREAMS && process->state == PROCESS_ENDED; i++)
+            trim(&process->streams[i], 0, 1);
+    for (struct process *process = sandbox->processes; process && sandbox->kept_bytes > SANDBOX_KEPT_BYTES;
+         process = process->next)
+        for (int i = 0; i < OUTPUT_STREAMS; i++)
+            trim(&process->streams[i], PROCESS_SQUEEZED_BYTES, 1);
+}
+
+static void tell_grown(const struct process *process)
+{
+    for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
+        follower_tell_grown(holder->follower);
+}
+
+/* The limit was reached: wait for the drivers, unless one has read on while we were about to. */
+static void wait_for_drivers(struct process_stream *stream)
+{
+    tell_drivers(stream->process, true);
+    watch(stream, stream->output->length < limit_of(stream));
+}
+
+void process_output_pump(struct process_stream *stream)
+{
+    struct process *process = stream->process;
+    if (!stream->pipe)
+        return;
+    uint64_t before = stream->output->length;
+    enum output_pumped pumped =
+        output_pump(stream->output, loop_watch_fd(stream->pipe), limit_of(stream), BUDGET_BYTES);
+    uint64_t grown = stream->output->length - before;
+    process->sandbox->kept_bytes += grown;
+    if (pumped == OUTPUT_END) {
+        loop_watch_free(TAKE(stream->pipe));
+        stream->reading = false;
+    } else if (stream->output->length >= limit_of(stream)) {
+        wait_for_drivers(stream);
+    } else {
+        watch(stream, true);
+    }
+    if (grown) {
+        trim(stream, PROCESS_KEPT_BYTES, PUNCH_BYTES);
+        if (process->sandbox->kept_bytes > SANDBOX_KEPT_BYTES)
+            squeeze(process->sandbox);
+        tell_grown(process);
+        sandbox_touch(process->sandbox);
+    }
+    process_check_end(process);
+}
+
+void process_output_resume(struct process *process)
+{
+    bool waited = false;
+    for (int i = 0; i < OUTPUT_STREAMS; i++) {
+        struct process_stream *stream = &process->streams[i];
+        if (!stream->pipe || stream->reading)
+            continue;
+        watch(stream, stream->output->length < limit_of(stream));
+        waited = waited || !stream->reading;
+    }
+    if (!waited)
+        tell_drivers(process, false);
+}

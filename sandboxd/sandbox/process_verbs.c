@@ -1,0 +1,202 @@
+/* process_verbs.c - what the verbs on commands do, on the sandbox's loop. */
+#include "sandboxd/sandbox/sandbox_internal.h"
+
+#include "shared/base/memory.h"
+#include "shared/base/random.h"
+
+#include <string.h>
+
+static bool same_command(const uint8_t *asked, const uint8_t *known, bool hash_known)
+{
+    return !hash_known || memcmp(asked, known, COMMAND_HASH_BYTES) == 0;
+}
+
+/* `before "id" after`. */
+static void refuse(struct verb *verb, enum error_kind kind, const char *before, const char *after)
+{
+    struct error err = {0};
+    error_set(&err, kind, "%s \"%s\" %s", before, verb->process_id, after);
+    verb_finish(verb, &err);
+}
+
+/* The same id again: false when it is new, else the verb is dealt with. */
+static bool attach_to_known(struct sandbox *sandbox, struct verb *verb, const uint8_t *hash)
+{
+    struct process *process = process_find(sandbox, verb->process_id);
+    const struct process_tomb *tomb = process ? NULL : process_find_tomb(sandbox, verb->process_id);
+    if (!process && !tomb)
+        return false;
+    if (!same_command(hash, process ? process->hash : tomb->hash, process ? process->hash_known : tomb->hash_known)) {
+        refuse(verb, ERROR_CONFLICT, "id", "is already another command of this sandbox");
+        return true;
+    }
+    if (process) {
+        process_attach(process, verb->follower);
+    } else {
+        follower_tell_started(verb->follower, NULL, &tomb->view);
+        follower_tell_ended(verb->follower, &tomb->view);
+    }
+    verb_finish(verb, NULL);
+    return true;
+}
+
+static bool send_start(struct sandbox *sandbox, const struct command *command, const char *id, struct error *err)
+{
+    int memory = command_seal(command, sandbox->variables, err);
+    if (memory < 0)
+        return false;
+    struct front_init_message message = {.type = FI_START};
+    memcpy(message.as.start.id, id, strlen(id) + 1);
+    message.as.start.with_stdin = command->with_stdin;
+    message.as.start.timeout_ms = command->timeout_ms;
+    return sandbox_send(sandbox, &message, memory, err);
+}
+
+static struct process *start(struct sandbox *sandbox, struct verb *verb, struct error *err)
+{
+    if (!process_make_room(sandbox)) {
+        error_set(err, ERROR_NO_CAPACITY, "%d commands are running in this sandbox", PROCESS_COMMANDS_MAX);
+        return NULL;
+    }
+    struct command *command = verb->command;
+    if (!send_start(sandbox, command, verb->process_id, err))
+        return NULL;
+    struct process *process = process_new(sandbox, verb->process_id);
+    command_title(command, process->view.title, sizeof process->view.title);
+    process->named = command->id[0] != 0;
+    process->hash_known = true;
+    return process;
+}
+
+static void give_input(struct process *process, struct command *command)
+{
+    if (!command->with_stdin)
+        return;
+    bool eof = !command->stdin_stays_open;
+    if (!command->input_size && !eof)
+        return;
+    struct error err = {0};
+    bool added = process_input_add(process, TAKE(command->input), command->input_size, eof, NULL, &err);
+    (void)added; /* a new command's queue is empty and its request bounded: it fits */
+}
+
+void process_verb_exec(struct sandbox *sandbox, struct verb *verb)
+{
+    uint8_t hash[COMMAND_HASH_BYTES];
+    command_hash(verb->command, hash);
+    if (verb->command->id[0]) {
+        memcpy(verb->process_id, verb->command->id, sizeof verb->process_id);
+        if (attach_to_known(sandbox, verb, hash))
+            return;
+    } else {
+        char id[RANDOM_ID_BYTES];
+        random_id(id, "exe");
+        memcpy(verb->process_id, id, sizeof id);
+    }
+    struct error err = {0};
+    struct process *process = start(sandbox, verb, &err);
+    if (!process) {
+        verb_finish(verb, &err);
+        return;
+    }
+    memcpy(process->hash, hash, sizeof hash);
+    give_input(process, verb->command);
+    process_attach(process, verb->follower);
+    sandbox_touch(sandbox);
+    verb_finish(verb, NULL);
+}
+
+static struct process *find_or_refuse(struct sandbox *sandbox, struct verb *verb)
+{
+    struct process *process = process_find(sandbox, verb->process_id);
+    if (!process)
+        refuse(verb, ERROR_NOT_FOUND, "command", "is not known here (output is kept 10 minutes after the end)");
+    return process;
+}
+
+void process_verb_follow(struct sandbox *sandbox, struct verb *verb)
+{
+    struct process *process = find_or_refuse(sandbox, verb);
+    if (!process)
+        return;
+    for (int i = 0; i < OUTPUT_STREAMS; i++) {
+        const struct output *output = process->streams[i].output;
+        uint64_t length = output ? output->length : 0;
+        if (follower_read_to(verb->follower, (enum output_stream)i) > length) {
+            struct error err = {0};
+            error_set(&err, ERROR_RANGE, "%s of command %s has %llu bytes so far", output_stream_name((enum output_stream)i),
+                      verb->process_id, (unsigned long long)length);
+            verb_finish(verb, &err);
+            return;
+        }
+    }
+    process_attach(process, verb->follower);
+    verb_finish(verb, NULL);
+}
+
+static void send_and_finish(struct sandbox *sandbox, struct verb *verb, const struct front_init_message *message)
+{
+    struct error err = {0};
+    bool sent = sandbox_send(sandbox, message, -1, &err);
+    sandbox_touch(sandbox);
+    verb_finish(verb, sent ? NULL : &err);
+}
+
+void process_verb_signal(struct sandbox *sandbox, struct verb *verb)
+{
+    const struct process *process = find_or_refuse(sandbox, verb);
+    if (!process)
+        return;
+    if (process->state == PROCESS_ENDED) {
+        refuse(verb, ERROR_CONFLICT, "command", "has ended");
+        return;
+    }
+    struct front_init_message message = {.type = FI_SIGNAL};
+    memcpy(message.as.signal.id, verb->process_id, sizeof message.as.signal.id);
+    message.as.signal.number = verb->signal;
+    send_and_finish(sandbox, verb, &message);
+}
+
+void process_verb_kill(struct sandbox *sandbox, struct verb *verb)
+{
+    if (!find_or_refuse(sandbox, verb))
+        return;
+    struct front_init_message message = {.type = FI_KILL};
+    memcpy(message.as.name.id, verb->process_id, sizeof message.as.name.id);
+    send_and_finish(sandbox, verb, &message);
+}
+
+void process_verb_input(struct sandbox *sandbox, struct verb *verb)
+{
+    struct process *process = find_or_refuse(sandbox, verb);
+    if (!process)
+        return;
+    struct error err = {0};
+    sandbox_touch(sandbox);
+    if (!process_input_add(process, TAKE(verb->data), verb->size, verb->eof, verb, &err))
+        verb_finish(verb, &err);
+}
+
+void process_verb_list(struct sandbox *sandbox, struct verb *verb)
+{
+    if (verb->process_id[0]) {
+        struct process *process = process_find(sandbox, verb->process_id);
+        const struct process_tomb *tomb = process ? NULL : process_find_tomb(sandbox, verb->process_id);
+        if (!process && !tomb) {
+            refuse(verb, ERROR_NOT_FOUND, "command", "is not known in this sandbox");
+            return;
+        }
+        verb->views = memory_array(1, sizeof *verb->views);
+        verb->view_count = 1;
+        if (process)
+            process_show(process, verb->views);
+        else
+            verb->views[0] = tomb->view;
+        verb_finish(verb, NULL);
+        return;
+    }
+    verb->views = memory_array(sandbox->process_count + 1, sizeof *verb->views);
+    for (const struct process *process = sandbox->processes; process; process = process->next)
+        process_show(process, &verb->views[verb->view_count++]);
+    verb_finish(verb, NULL);
+}

@@ -1,0 +1,275 @@
+/* registry.c - the one table of sandboxes that every loop may read. */
+#include "sandboxd/sandbox/registry.h"
+
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <pthread.h>
+#include <sodium.h>
+#include <string.h>
+
+enum { BUCKETS = 4096 };
+
+struct entry {
+    struct entry *next_in_bucket;
+    struct entry *next_ended; /* in the order of their ends; only when ended */
+    bool reported;            /* the negotiator knows of its end */
+    void *seat;               /* the owning loop's */
+    struct registry_view view;
+};
+
+/* Invariant: entries with state ENDED are exactly those of the list ended_first..ended_last, oldest first. */
+struct registry {
+    pthread_rwlock_t lock;
+    unsigned loops;
+    struct key decoy;
+    size_t living, ended;
+    struct entry *ended_first, *ended_last;
+    struct entry *buckets[BUCKETS];
+};
+
+void registry_view_done(struct registry_view *view)
+{
+    key_done(&view->root);
+}
+
+static uint64_t hash_of(const char *id)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a: ids are random already, and made by the negotiator */
+    for (const char *c = id; *c; c++)
+        hash = (hash ^ (uint8_t)*c) * UINT64_C(0x100000001b3);
+    return hash ^ (hash >> 32);
+}
+
+struct registry *registry_new(unsigned loops)
+{
+    struct registry *registry = memory_new(sizeof *registry);
+    pthread_rwlock_init(&registry->lock, NULL);
+    registry->loops = loops ? loops : 1;
+    key_random(&registry->decoy);
+    return registry;
+}
+
+static void entry_free(struct entry *entry)
+{
+    registry_view_done(&entry->view);
+    free(entry);
+}
+
+void registry_free(struct registry *registry)
+{
+    if (!registry)
+        return;
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (struct entry *entry = registry->buckets[i], *next; entry; entry = next) {
+            next = entry->next_in_bucket;
+            entry_free(entry);
+        }
+    pthread_rwlock_destroy(&registry->lock);
+    key_done(&registry->decoy);
+    free(registry);
+}
+
+unsigned registry_owner(const struct registry *registry, const char *id)
+{
+    return (unsigned)((hash_of(id) >> 16) % registry->loops);
+}
+
+const struct key *registry_decoy(const struct registry *registry)
+{
+    return &registry->decoy;
+}
+
+static struct entry **slot_of(struct registry *registry, const char *id)
+{
+    struct entry **slot = &registry->buckets[hash_of(id) % BUCKETS];
+    while (*slot && strcmp((*slot)->view.id, id) != 0)
+        slot = &(*slot)->next_in_bucket;
+    return slot;
+}
+
+static void drop_oldest_ended(struct registry *registry)
+{
+    struct entry *oldest = registry->ended_first;
+    registry->ended_first = oldest->next_ended;
+    if (!registry->ended_first)
+        registry->ended_last = NULL;
+    registry->ended--;
+    struct entry **slot = slot_of(registry, oldest->view.id);
+    *slot = oldest->next_in_bucket;
+    entry_free(oldest);
+}
+
+static void forget_old_ends(struct registry *registry, int64_t now_ms)
+{
+    while (registry->ended_first && (registry->ended > REGISTRY_ENDED_MAX ||
+                                     now_ms - registry->ended_first->view.ended_ms > REGISTRY_ENDED_KEPT_MS))
+        drop_oldest_ended(registry);
+}
+
+/* The launcher's texts were checked for their NUL (front_launcher_check). */
+static void fill(struct registry_view *view, const struct fl_sandbox *sandbox)
+{
+    memcpy(view->id, sandbox->id, sizeof view->id);
+    memcpy(view->name, sandbox->hostname, sizeof view->name);
+    memcpy(view->template_name, sandbox->template_name, sizeof view->template_name);
+    memcpy(view->isolation, sandbox->isolation, sizeof view->isolation);
+    memcpy(view->storage, sandbox->storage, sizeof view->storage);
+    view->limits = sandbox->limits;
+    view->created_ms = sandbox->created_wall_ms;
+    view->deadline_ms = sandbox->deadline_wall_ms;
+    view->root = sandbox->root;
+}
+
+bool registry_put(struct registry *registry, const struct fl_sandbox *sandbox, uint32_t epoch, int64_t now_ms)
+{
+    pthread_rwlock_wrlock(&registry->lock);
+    struct entry **slot = slot_of(registry, sandbox->id);
+    struct entry *entry = *slot;
+    bool alive = !entry || entry->view.state != REGISTRY_ENDED;
+    if (!entry) {
+        entry = *slot = memory_new(sizeof *entry);
+        entry->view.epoch = 1;
+        entry->view.active_ms = now_ms;
+        entry->view.owner = registry_owner(registry, sandbox->id);
+        registry->living++;
+    }
+    if (alive)
+        fill(&entry->view, sandbox);
+    if (alive && epoch > entry->view.epoch)
+        entry->view.epoch = epoch;
+    pthread_rwlock_unlock(&registry->lock);
+    return alive;
+}
+
+bool registry_find(struct registry *registry, const char *id, struct registry_view *view)
+{
+    pthread_rwlock_rdlock(&registry->lock);
+    const struct entry *entry = *slot_of(registry, id);
+    if (entry) {
+        int64_t active = __atomic_load_n(&entry->view.active_ms, __ATOMIC_RELAXED);
+        *view = entry->view;
+        view->active_ms = active;
+    }
+    pthread_rwlock_unlock(&registry->lock);
+    return entry != NULL;
+}
+
+void registry_set_seat(struct registry *registry, const char *id, void *seat)
+{
+    pthread_rwlock_wrlock(&registry->lock);
+    struct entry *entry = *slot_of(registry, id);
+    if (entry)
+        entry->seat = seat;
+    pthread_rwlock_unlock(&registry->lock);
+}
+
+void *registry_seat(struct registry *registry, const char *id)
+{
+    pthread_rwlock_rdlock(&registry->lock);
+    const struct entry *entry = *slot_of(registry, id);
+    void *seat = entry ? entry->seat : NULL;
+    pthread_rwlock_unlock(&registry->lock);
+    return seat;
+}
+
+void registry_touch(struct registry *registry, const char *id, int64_t now_ms)
+{
+    pthread_rwlock_rdlock(&registry->lock); /* the one field that readers write, and only atomically */
+    struct entry *entry = *slot_of(registry, id);
+    if (entry)
+        __atomic_store_n(&entry->view.active_ms, now_ms, __ATOMIC_RELAXED);
+    pthread_rwlock_unlock(&registry->lock);
+}
+
+void registry_ending(struct registry *registry, const char *id, const char *reason)
+{
+    pthread_rwlock_wrlock(&registry->lock);
+    struct entry *entry = *slot_of(registry, id);
+    if (entry && entry->view.state == REGISTRY_LIVE) {
+        entry->view.state = REGISTRY_ENDING;
+        if (!text_copy(entry->view.reason, sizeof entry->view.reason, reason))
+            strcpy(entry->view.reason, "deleted");
+    }
+    pthread_rwlock_unlock(&registry->lock);
+}
+
+bool registry_ended(struct registry *registry, const char *id, const char *reason, int64_t now_ms)
+{
+    pthread_rwlock_wrlock(&registry->lock);
+    struct entry *entry = *slot_of(registry, id);
+    bool ended_now = entry && entry->view.state != REGISTRY_ENDED;
+    if (ended_now) {
+        if (entry->view.state == REGISTRY_LIVE && !text_copy(entry->view.reason, sizeof entry->view.reason, reason))
+            strcpy(entry->view.reason, "deleted");
+        entry->view.state = REGISTRY_ENDED;
+        entry->view.ended_ms = now_ms;
+        if (registry->ended_last)
+            registry->ended_last->next_ended = entry;
+        else
+            registry->ended_first = entry;
+        registry->ended_last = entry;
+        registry->ended++;
+        registry->living--;
+        forget_old_ends(registry, now_ms);
+    }
+    pthread_rwlock_unlock(&registry->lock);
+    return ended_now;
+}
+
+size_t registry_count(struct registry *registry)
+{
+    pthread_rwlock_rdlock(&registry->lock);
+    size_t count = registry->living;
+    pthread_rwlock_unlock(&registry->lock);
+    return count;
+}
+
+static void copy_line(struct registry_line *line, const struct registry_view *view)
+{
+    memcpy(line->id, view->id, sizeof line->id);
+    memcpy(line->reason, view->reason, sizeof line->reason);
+    line->active_ms = __atomic_load_n(&view->active_ms, __ATOMIC_RELAXED);
+    line->deadline_ms = view->deadline_ms;
+    line->ended_ms = view->ended_ms;
+}
+
+static size_t copy_living(struct registry *registry, size_t max, struct registry_line *lines)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (const struct entry *entry = registry->buckets[i]; entry && count < max; entry = entry->next_in_bucket)
+            if (entry->view.state != REGISTRY_ENDED)
+                copy_line(&lines[count++], &entry->view);
+    return count;
+}
+
+static size_t copy_unreported(struct registry *registry, size_t max, struct registry_line *lines)
+{
+    size_t count = 0;
+    for (const struct entry *entry = registry->ended_first; entry && count < max; entry = entry->next_ended)
+        if (!entry->reported)
+            copy_line(&lines[count++], &entry->view);
+    return count;
+}
+
+size_t registry_lines(struct registry *registry, bool ended, size_t max, struct registry_line **lines)
+{
+    pthread_rwlock_rdlock(&registry->lock);
+    size_t room = ended ? registry->ended : registry->living;
+    if (room > max)
+        room = max;
+    *lines = memory_array(room + 1, sizeof **lines);
+    size_t count = ended ? copy_unreported(registry, room, *lines) : copy_living(registry, room, *lines);
+    pthread_rwlock_unlock(&registry->lock);
+    return count;
+}
+
+void registry_reported(struct registry *registry, const char *id)
+{
+    pthread_rwlock_wrlock(&registry->lock);
+    struct entry *entry = *slot_of(registry, id);
+    if (entry && entry->view.state == REGISTRY_ENDED)
+        entry->reported = true;
+    pthread_rwlock_unlock(&registry->lock);
+}

@@ -1,0 +1,314 @@
+/* sandbox.c - the life of one sandbox on its loop: told of by the launcher, reached at init, used, ended. */
+#include "sandboxd/sandbox/sandbox_internal.h"
+
+#include "shared/base/clock.h"
+#include "shared/base/log.h"
+#include "shared/base/memory.h"
+
+#include <string.h>
+
+enum {
+    WAITING_MAX = 256,       /* verbs that wait for init to be reached */
+    TERMINATE_GRACE_MS = 10000
+};
+static const uint64_t SECOND_NS = UINT64_C(1000000000);
+static const uint64_t WAIT_NS = UINT64_C(10) * 1000000000;
+static const uint64_t TOUCH_NS = UINT64_C(500000000);
+
+struct sandbox *sandbox_find(struct sandboxes *all, const char *id)
+{
+    return registry_seat(all->registry, id);
+}
+
+void sandbox_touch(struct sandbox *sandbox)
+{
+    uint64_t now = clock_boot_ns();
+    if (now - sandbox->touched_at < TOUCH_NS)
+        return;
+    sandbox->touched_at = now;
+    registry_touch(sandbox->all->registry, sandbox->facts.id, clock_wall_ms());
+}
+
+/* ---- verbs that wait for init ---- */
+
+static struct verb *take_waiting(struct sandbox *sandbox)
+{
+    struct verb *verb = sandbox->waiting;
+    sandbox->waiting = verb->next;
+    if (!sandbox->waiting)
+        sandbox->waiting_last = NULL;
+    sandbox->waiting_count--;
+    verb->next = NULL;
+    return verb;
+}
+
+static void fail_waiting(struct sandbox *sandbox, const struct error *err)
+{
+    while (sandbox->waiting)
+        verb_finish(take_waiting(sandbox), err);
+}
+
+static void on_waiting_timer(void *cookie)
+{
+    struct sandbox *sandbox = cookie;
+    sandbox->waiting_timer = NULL;
+    uint64_t now = clock_boot_ns();
+    struct error err = {0};
+    error_set(&err, ERROR_STARTING, "the sandbox is not ready yet; try again");
+    while (sandbox->waiting && sandbox->waiting->waits_until <= now)
+        verb_finish(take_waiting(sandbox), &err);
+    if (sandbox->waiting)
+        sandbox->waiting_timer =
+            loop_timer_start(sandbox->loop, sandbox->waiting->waits_until, on_waiting_timer, sandbox);
+}
+
+static void wait_for_init(struct sandbox *sandbox, struct verb *verb)
+{
+    if (sandbox->waiting_count >= WAITING_MAX) {
+        struct error err = {0};
+        error_set(&err, ERROR_STARTING, "the sandbox is not ready yet; try again");
+        verb_finish(verb, &err);
+        return;
+    }
+    verb->waits_until = clock_boot_ns() + WAIT_NS;
+    verb->next = NULL;
+    if (sandbox->waiting_last)
+        sandbox->waiting_last->next = verb;
+    else
+        sandbox->waiting = verb;
+    sandbox->waiting_last = verb;
+    sandbox->waiting_count++;
+    if (!sandbox->waiting_timer)
+        sandbox->waiting_timer = loop_timer_start(sandbox->loop, verb->waits_until, on_waiting_timer, sandbox);
+}
+
+void sandbox_run(struct sandbox *sandbox, struct verb *verb)
+{
+    if (sandbox->ending)
+        verb_finish(verb, &sandbox->gone);
+    else if (sandbox->current)
+        verb->work(sandbox, verb);
+    else
+        wait_for_init(sandbox, verb);
+}
+
+/* ---- the link to init ---- */
+
+static void on_current(struct sandbox *sandbox)
+{
+    sandbox->current = true;
+    loop_timer_cancel(TAKE(sandbox->waiting_timer));
+    struct verb *verb = sandbox->waiting;
+    sandbox->waiting = sandbox->waiting_last = NULL;
+    sandbox->waiting_count = 0;
+    for (struct verb *next; verb; verb = next) {
+        next = verb->next;
+        verb->next = NULL;
+        sandbox_run(sandbox, verb);
+    }
+}
+
+static void on_message(void *cookie, const struct front_init_message *message, int *fds, size_t fd_count UNUSED)
+{
+    struct sandbox *sandbox = cookie;
+    if (message->type == FI_STARTED)
+        process_started(sandbox, &message->as.started, fds);
+    else if (message->type == FI_REFUSED)
+        process_refused(sandbox, &message->as.refused);
+    else if (message->type == FI_EXITED)
+        process_exited(sandbox, &message->as.exited);
+    else if (message->type == FI_CURRENT)
+        on_current(sandbox);
+}
+
+static void on_lost(void *cookie)
+{
+    struct sandbox *sandbox = cookie;
+    sandbox->current = false;
+    struct error err = {0};
+    error_set(&err, ERROR_STARTING, "the connection to the sandbox broke; whether the command started will be seen at "
+                                    "its id");
+    process_fail_starting(sandbox, sandbox->ending ? &sandbox->gone : &err);
+}
+
+static const struct init_link_events LINK_EVENTS = {.message = on_message, .lost = on_lost};
+
+bool sandbox_send(struct sandbox *sandbox, const struct front_init_message *message, int fd, struct error *err)
+{
+    return init_link_send(sandbox->link, message, fd, err);
+}
+
+/* ---- beginning ---- */
+
+static void on_hold_over(void *cookie)
+{
+    struct sandbox *sandbox = cookie;
+    sandbox->hold_timer = NULL;
+    sandbox->hold_until = 0;
+    for (struct process *process = sandbox->processes; process; process = process->next)
+        process_output_resume(process);
+}
+
+static void take_descriptors(struct sandbox *sandbox, int fds[FL_FDS], size_t fd_count)
+{
+    for (size_t i = 0; i < FL_FDS; i++)
+        sandbox->stats[i] = i < fd_count ? TAKE_FD(fds[i]) : -1;
+}
+
+static struct sandbox *sandbox_new(struct sandboxes *all, const struct fl_sandbox *facts, int fds[FL_FDS],
+                                   size_t fd_count, bool hold)
+{
+    struct sandbox *sandbox = memory_new(sizeof *sandbox);
+    sandbox->all = all;
+    sandbox->loop = loop_current();
+    sandbox->facts = *facts;
+    key_done(&sandbox->facts.root); /* the registry has it */
+    take_descriptors(sandbox, fds, fd_count);
+    if (hold) {
+        sandbox->hold_until = clock_boot_ns() + SANDBOX_HOLD_NS;
+        sandbox->hold_timer = loop_timer_start(sandbox->loop, sandbox->hold_until, on_hold_over, sandbox);
+    }
+    struct sandbox **home = &all->homes[loop_index(sandbox->loop)];
+    sandbox->next = *home;
+    *home = sandbox;
+    registry_set_seat(all->registry, facts->id, sandbox);
+    sandbox->link = init_link_new(sandbox->loop, all->options.run_folder, facts->socket_path, facts->uid_base,
+                                  &LINK_EVENTS, sandbox);
+    return sandbox;
+}
+
+static void answer_ready(struct sandbox *sandbox UNUSED, struct verb *verb)
+{
+    verb_finish(verb, NULL);
+}
+
+/* init keeps the hard deadline too, on CLOCK_BOOTTIME. */
+static void refresh(struct sandbox *sandbox, const struct fl_sandbox *facts)
+{
+    bool moved = sandbox->facts.deadline_wall_ms != facts->deadline_wall_ms;
+    sandbox->facts.limits = facts->limits;
+    sandbox->facts.deadline_wall_ms = facts->deadline_wall_ms;
+    if (!moved)
+        return;
+    int64_t left_ms = facts->deadline_wall_ms - clock_wall_ms();
+    struct front_init_message message = {.type = FI_DEADLINE};
+    message.as.deadline.boot_ns = clock_boot_ns() + (left_ms > 0 ? (uint64_t)left_ms * UINT64_C(1000000) : 1);
+    struct error err = {0};
+    if (!sandbox_send(sandbox, &message, -1, &err))
+        log_warn("sandbox", "init was not told its new deadline: %s sandbox=%s", err.message, sandbox->facts.id);
+}
+
+void sandbox_put(struct sandboxes *all, const struct fl_sandbox *facts, int fds[FL_FDS], size_t fd_count, bool hold,
+                 struct verb *asked)
+{
+    struct sandbox *sandbox = sandbox_find(all, facts->id);
+    if (!sandbox && fd_count > 0)
+        sandbox = sandbox_new(all, facts, fds, fd_count, hold);
+    if (sandbox)
+        refresh(sandbox, facts);
+    if (!asked)
+        return;
+    if (!sandbox) {
+        struct error err = {0};
+        sandboxes_why_gone(all, facts->id, &err);
+        verb_finish(asked, &err);
+        return;
+    }
+    if (asked->variables && !sandbox->variables)
+        sandbox->variables = TAKE(asked->variables);
+    asked->work = answer_ready;
+    sandbox_run(sandbox, asked);
+}
+
+/* ---- end ---- */
+
+static void ask_launcher(struct sandbox *sandbox)
+{
+    loop_timer_cancel(TAKE(sandbox->ending_timer));
+    if (sandbox->init_watch) { /* its descriptor is watched no more, but stays open */
+        loop_watch_readable(sandbox->init_watch, NULL, NULL);
+    }
+    struct front_launcher_message message = {.type = FL_DESTROY};
+    memcpy(message.as.destroy.id, sandbox->facts.id, sizeof message.as.destroy.id);
+    AUTO_REGISTRY_VIEW view = {0};
+    if (registry_find(sandbox->all->registry, sandbox->facts.id, &view))
+        memcpy(message.as.destroy.reason, view.reason, sizeof message.as.destroy.reason);
+    if (!message.as.destroy.reason[0])
+        strcpy(message.as.destroy.reason, "deleted");
+    launcher_link_ask(sandbox->all->launcher, &message, NULL);
+}
+
+static void on_ending_timer(void *cookie)
+{
+    struct sandbox *sandbox = cookie;
+    sandbox->ending_timer = NULL;
+    ask_launcher(sandbox);
+}
+
+static void on_init_ended(void *cookie)
+{
+    ask_launcher(cookie);
+}
+
+/* init stops all it runs and goes; its pidfd tells that at once, and the launcher then finds nothing to wait for. */
+static bool terminate_by_init(struct sandbox *sandbox)
+{
+    struct front_init_message message = {.type = FI_TERMINATE};
+    message.as.terminate.grace_ms = TERMINATE_GRACE_MS;
+    memcpy(message.as.terminate.reason, "ending", sizeof "ending");
+    struct error err = {0};
+    if (!sandbox->current || !sandbox_send(sandbox, &message, -1, &err))
+        return false;
+    if (sandbox->stats[FL_FD_INIT] >= 0) {
+        sandbox->init_watch = loop_watch_new(sandbox->loop, TAKE_FD(sandbox->stats[FL_FD_INIT]));
+        loop_watch_readable(sandbox->init_watch, on_init_ended, sandbox);
+    }
+    uint64_t until = clock_boot_ns() + TERMINATE_GRACE_MS / 1000 * SECOND_NS + SECOND_NS;
+    sandbox->ending_timer = loop_timer_start(sandbox->loop, until, on_ending_timer, sandbox);
+    return true;
+}
+
+void sandbox_end(struct sandbox *sandbox, const char *reason)
+{
+    if (sandbox->ending)
+        return;
+    sandbox->ending = true;
+    registry_ending(sandbox->all->registry, sandbox->facts.id, reason);
+    sandboxes_why_gone(sandbox->all, sandbox->facts.id, &sandbox->gone);
+    fail_waiting(sandbox, &sandbox->gone);
+    if (!terminate_by_init(sandbox))
+        ask_launcher(sandbox);
+}
+
+void sandbox_free(struct sandbox *sandbox, const struct error *err)
+{
+    struct sandbox **at = &sandbox->all->homes[loop_index(sandbox->loop)];
+    while (*at != sandbox)
+        at = &(*at)->next;
+    *at = sandbox->next;
+    registry_set_seat(sandbox->all->registry, sandbox->facts.id, NULL);
+    fail_waiting(sandbox, err);
+    process_free_all(sandbox, err);
+    init_link_free(sandbox->link);
+    loop_watch_free(sandbox->init_watch);
+    loop_timer_cancel(sandbox->ending_timer);
+    loop_timer_cancel(sandbox->waiting_timer);
+    loop_timer_cancel(sandbox->hold_timer);
+    for (size_t i = 0; i < FL_FDS; i++)
+        if (sandbox->stats[i] >= 0)
+            close(sandbox->stats[i]);
+    for (size_t i = 0; sandbox->variables && sandbox->variables[i]; i++)
+        free(sandbox->variables[i]);
+    free(sandbox->variables);
+    free(sandbox);
+}
+
+void sandbox_gone(struct sandboxes *all, const char *id)
+{
+    struct sandbox *sandbox = sandbox_find(all, id);
+    if (!sandbox)
+        return;
+    struct error err = {0};
+    sandboxes_why_gone(all, id, &err);
+    sandbox_free(sandbox, &err);
+}

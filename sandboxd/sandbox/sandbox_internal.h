@@ -1,0 +1,231 @@
+/** sandbox_internal.h - what the files of this room share about one sandbox and its commands. Everything here belongs to
+ *  the sandbox's loop, except where it says so. */
+#pragma once
+
+#include "sandboxd/front_launcher/front_launcher.h"
+#include "sandboxd/sandbox/command.h"
+#include "sandboxd/sandbox/follower.h"
+#include "sandboxd/sandbox/init_link.h"
+#include "sandboxd/sandbox/output.h"
+#include "sandboxd/sandbox/process_view.h"
+#include "sandboxd/sandbox/sandboxes.h"
+#include "shared/http/loop.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Bounds of what one sandbox may make this process keep. */
+#define PROCESS_COMMANDS_MAX   1000                      /* records, running or ended */
+#define PROCESS_TOMBS_MAX      4096                      /* forgotten commands whose end is still known */
+#define PROCESS_REPLAY_NS      (UINT64_C(600) * 1000000000)
+#define PROCESS_KEPT_BYTES     (UINT64_C(1) << 20)       /* of a stream */
+#define PROCESS_BEHIND_BYTES   (UINT64_C(4) << 20)       /* a driver may be behind by this */
+#define PROCESS_SQUEEZED_BYTES (UINT64_C(64) << 10)      /* ... or by this, while the sandbox keeps too much */
+#define SANDBOX_KEPT_BYTES     (UINT64_C(16) << 20)      /* of all streams of a sandbox */
+#define SANDBOX_HOLD_NS        (UINT64_C(30) * 1000000000) /* after an adoption nothing is punched */
+#define PROCESS_INPUT_BYTES    (UINT64_C(4) << 20)       /* stdin that waits for a command */
+
+struct process;
+struct sandbox;
+
+struct process_stream {
+    struct process *process;
+    enum output_stream which;
+    struct output *output;   /* NULL until started */
+    struct loop_watch *pipe; /* NULL before the start and after the end of the stream */
+    bool reading;            /* the loop watches the pipe; else it waits for a driver */
+    bool held;               /* of an earlier front: nothing is punched while the sandbox's hold lasts */
+    uint64_t held_from;      /* length at adoption: a driver that never reads, for so long */
+    uint64_t end_at;         /* what was in the stream when the command ended */
+};
+
+/* Bytes on their way to a command's stdin. `asked` is finished when they are in the pipe. */
+struct process_input {
+    struct process_input *next;
+    uint8_t *data;
+    size_t size, done;
+    bool eof;             /* then close */
+    struct verb *asked;   /* NULL: nobody waits */
+};
+
+enum process_state { PROCESS_STARTING, PROCESS_RUNNING, PROCESS_ENDED };
+
+/* A holder of a follower. */
+struct process_follower {
+    struct process_follower *next;
+    struct process *process;
+    struct follower *follower;
+};
+
+/* Invariants: view.ended == (state == PROCESS_ENDED); ends_told only when both streams reached end_at or their end. */
+struct process {
+    struct process *next, *previous; /* in the order of their starts */
+    struct sandbox *sandbox;
+    enum process_state state;
+    struct process_view view;        /* lengths are filled in when it is shown */
+    uint8_t hash[COMMAND_HASH_BYTES];
+    bool hash_known;                 /* false for a command of an earlier front */
+    bool named;                      /* the id came from a client */
+    bool end_told;
+    uint64_t forget_at;              /* boot ns; once ended */
+    uint64_t oom_before;
+    struct process_stream streams[OUTPUT_STREAMS];
+    struct process_follower *followers;
+    struct loop_watch *stdin_pipe;   /* NULL: none, or closed */
+    struct process_input *inputs, *inputs_last;
+    uint64_t input_bytes;            /* waiting */
+    bool writing;                    /* waits for the pipe */
+};
+
+/* A forgotten command that a client may ask for again by its id. */
+struct process_tomb {
+    struct process_tomb *next;
+    uint8_t hash[COMMAND_HASH_BYTES];
+    bool hash_known;
+    struct process_view view;
+};
+
+struct sandbox {
+    struct sandbox *next; /* of the same loop */
+    struct sandboxes *all;
+    struct loop *loop;
+    struct fl_sandbox facts; /* without the root key: wiped */
+    int stats[FL_FDS];
+    struct init_link *link;
+    bool current;            /* init has told all it knows */
+    bool ending;
+    struct error gone;       /* why, once ending */
+    uint64_t ending_kill_at; /* boot ns: then the launcher is told, whatever init does */
+    struct loop_watch *init_watch; /* pidfd, while ending */
+    struct loop_timer *ending_timer;
+    struct verb *waiting, *waiting_last; /* for `current` */
+    size_t waiting_count;
+    struct loop_timer *waiting_timer;
+    char **variables;        /* of the sandbox, for each command; NULL: none */
+    struct process *processes, *processes_last;
+    size_t process_count;
+    struct process_tomb *tombs, *tombs_last;
+    size_t tomb_count;
+    struct loop_timer *forget_timer;
+    uint64_t kept_bytes;     /* over all streams */
+    uint64_t hold_until;     /* boot ns */
+    struct loop_timer *hold_timer;
+    uint64_t touched_at;     /* boot ns */
+};
+
+/* ---- verbs.c: a verb on its way from the asking loop to the owner's and back ---- */
+struct verb {
+    struct verb *next;
+    struct sandboxes *all;
+    struct loop *asked_on;
+    char sandbox_id[FRONT_LAUNCHER_ID_BYTES];
+    char process_id[FRONT_INIT_ID_BYTES];
+    void (*work)(struct sandbox *sandbox, struct verb *verb); /* on the owner's loop; ends in verb_finish, now or later */
+    struct command *command;
+    struct follower *follower; /* held */
+    int signal;
+    uint8_t *data;
+    size_t size;
+    bool eof;
+    uint64_t waits_until;   /* boot ns, while init is being reached */
+    uint32_t epoch;         /* sandboxes_prepare */
+    char **variables;       /* sandboxes_prepare: NULL-ended, or NULL */
+    void (*done)(void *cookie, const struct verb_answer *answer);
+    void *cookie;
+    struct error error;
+    struct process_view *views;
+    size_t view_count;
+};
+
+/** A verb on the sandbox of this id, asked on the calling loop. */
+struct verb *verb_new(struct sandboxes *all, const char *sandbox_id) MUST_USE;
+/** Answers on the loop that asked, and frees. NULL err: done. A verb with a follower tells the error there. */
+void verb_finish(struct verb *verb, const struct error *err);
+/** run(cookie) on the loop of that index, which may not have started yet. Any thread. */
+void sandboxes_post(struct sandboxes *all, unsigned index, void (*run)(void *cookie), void *cookie);
+/** The end of a sandbox as an error: GONE with the reason, or NOT_FOUND. */
+void sandboxes_why_gone(struct sandboxes *all, const char *id, struct error *err);
+
+/* ---- process.c ---- */
+struct process *process_find(const struct sandbox *sandbox, const char *id) MUST_USE;
+struct process_tomb *process_find_tomb(const struct sandbox *sandbox, const char *id) MUST_USE;
+void process_show(const struct process *process, struct process_view *view);
+void process_attach(struct process *process, struct follower *follower);
+void process_free(struct process *process);
+/** FI_STARTED (takes descriptors out of fds), FI_REFUSED, FI_EXITED. */
+void process_started(struct sandbox *sandbox, const struct fi_started *started, int *fds);
+void process_refused(struct sandbox *sandbox, const struct fi_refused *refused);
+void process_exited(struct sandbox *sandbox, const struct fi_exited *exited);
+/** Tells the end to the followers once all output before it has been moved. */
+void process_check_end(struct process *process);
+/** The link broke or the sandbox ends: commands not yet confirmed are failed. */
+void process_fail_starting(struct sandbox *sandbox, const struct error *err);
+/** Frees everything of an ending sandbox; followers get `err`. */
+void process_free_all(struct sandbox *sandbox, const struct error *err);
+/** Makes room for one more record; false when all are running. */
+bool process_make_room(struct sandbox *sandbox) MUST_USE;
+struct process *process_new(struct sandbox *sandbox, const char *id) MUST_USE;
+
+/* ---- process_output.c ---- */
+void process_output_open(struct process_stream *stream, struct output *output, int pipe, bool held);
+void process_output_close(struct process_stream *stream);
+void process_output_pump(struct process_stream *stream);
+/** A reader moved or left, or the hold is over: what waited goes on. */
+void process_output_resume(struct process *process);
+
+/* ---- process_input.c ---- */
+/** Takes `data`; `asked` may be NULL. ERROR_CONFLICT when stdin is closed, RATE_LIMITED when too much waits. */
+bool process_input_add(struct process *process, uint8_t *data, size_t size, bool eof, struct verb *asked,
+                       struct error *err) MUST_USE;
+/** stdin is over: what waits is refused with `err`. */
+void process_input_close(struct process *process, const struct error *err);
+void process_input_write(void *cookie);
+
+/* ---- process_verbs.c: verbs' work on the owner's loop ---- */
+void process_verb_exec(struct sandbox *sandbox, struct verb *verb);
+void process_verb_follow(struct sandbox *sandbox, struct verb *verb);
+void process_verb_signal(struct sandbox *sandbox, struct verb *verb);
+void process_verb_kill(struct sandbox *sandbox, struct verb *verb);
+void process_verb_input(struct sandbox *sandbox, struct verb *verb);
+void process_verb_list(struct sandbox *sandbox, struct verb *verb);
+
+/* ---- sandbox.c ---- */
+struct sandbox *sandbox_find(struct sandboxes *all, const char *id) MUST_USE; /* on the calling loop */
+/** Adopts or refreshes; takes the descriptors. `asked` (may be NULL) is finished when init is reached. `hold`: it was
+ *  running before this front. */
+void sandbox_put(struct sandboxes *all, const struct fl_sandbox *facts, int fds[FL_FDS], size_t fd_count, bool hold,
+                 struct verb *asked);
+/** Runs verb->work now, or when init is reached. */
+void sandbox_run(struct sandbox *sandbox, struct verb *verb);
+void sandbox_end(struct sandbox *sandbox, const char *reason);
+void sandbox_free(struct sandbox *sandbox, const struct error *err);
+/** Something happened in it. */
+void sandbox_touch(struct sandbox *sandbox);
+bool sandbox_send(struct sandbox *sandbox, const struct front_init_message *message, int fd, struct error *err) MUST_USE;
+
+/** The launcher says it is gone. */
+void sandbox_gone(struct sandboxes *all, const char *id);
+
+/* ---- launcher_link.c: the socket to the launcher; belongs to loop 0 ---- */
+struct launcher_link;
+struct launcher_link *launcher_link_new(struct sandboxes *all, int socket) MUST_USE;
+void launcher_link_free(struct launcher_link *link);
+/** Blocks: READY, then all answers up to ADOPTED. Before loops. */
+bool launcher_link_meet(struct launcher_link *link, struct fl_identity *identity, struct error *err) MUST_USE;
+/** Loop 0 takes the socket over. */
+void launcher_link_start(struct launcher_link *link, struct loop *loop);
+void launcher_link_stop(struct launcher_link *link);
+/** Any loop. `asked` (may be NULL) waits for the answer. */
+void launcher_link_ask(struct launcher_link *link, const struct front_launcher_message *message, struct verb *asked);
+
+/* ---- sandboxes.c ---- */
+struct sandboxes {
+    struct sandboxes_options options;
+    struct registry *registry;
+    struct launcher_link *launcher;
+    atomic_bool stopping;              /* a loop is ending: nobody waits for answers any more */
+    pthread_mutex_t mutex;             /* guards what comes before a loop has started: early and the setting of loops */
+    _Atomic(struct loop *) loops[SANDBOXES_LOOPS_MAX];
+    struct early *early[SANDBOXES_LOOPS_MAX];
+    struct sandbox *homes[SANDBOXES_LOOPS_MAX]; /* each belongs to its loop */
+};

@@ -1,0 +1,313 @@
+/* sandboxes.c - the whole: loops and their sandboxes, and what the negotiator asks for. */
+#include "sandboxd/sandbox/sandboxes.h"
+
+#include "sandboxd/sandbox/sandbox_internal.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <string.h>
+
+/* A post to a loop that has not started yet. */
+struct early {
+    struct early *next;
+    void (*run)(void *cookie);
+    void *cookie;
+};
+
+struct sandboxes *sandboxes_new(const struct sandboxes_options *options)
+{
+    struct sandboxes *all = memory_new(sizeof *all);
+    all->options = *options;
+    pthread_mutex_init(&all->mutex, NULL);
+    all->registry = registry_new(options->loops);
+    all->launcher = launcher_link_new(all, options->launcher);
+    return all;
+}
+
+static void run_early(struct early *early)
+{
+    for (struct early *next; early; early = next) {
+        next = early->next;
+        early->run(early->cookie);
+        free(early);
+    }
+}
+
+void sandboxes_free(struct sandboxes *all)
+{
+    if (!all)
+        return;
+    all->stopping = true;
+    for (unsigned i = 0; i < SANDBOXES_LOOPS_MAX; i++)
+        run_early(all->early[i]);
+    launcher_link_free(all->launcher);
+    registry_free(all->registry);
+    pthread_mutex_destroy(&all->mutex);
+    free(all);
+}
+
+bool sandboxes_meet_launcher(struct sandboxes *all, struct fl_identity *identity, struct error *err)
+{
+    return launcher_link_meet(all->launcher, identity, err);
+}
+
+struct registry *sandboxes_registry(struct sandboxes *all)
+{
+    return all->registry;
+}
+
+/* ---- loops ---- */
+
+void sandboxes_post(struct sandboxes *all, unsigned index, void (*run)(void *cookie), void *cookie)
+{
+    struct loop *loop = all->loops[index];
+    if (!loop) {
+        pthread_mutex_lock(&all->mutex);
+        loop = all->loops[index];
+        if (!loop) {
+            struct early **at = &all->early[index];
+            while (*at)
+                at = &(*at)->next;
+            *at = memory_new(sizeof **at);
+            **at = (struct early){.run = run, .cookie = cookie};
+        }
+        pthread_mutex_unlock(&all->mutex);
+    }
+    if (loop)
+        loop_post(loop, run, cookie);
+}
+
+void sandboxes_loop_started(struct sandboxes *all, struct loop *loop)
+{
+    unsigned index = loop_index(loop);
+    pthread_mutex_lock(&all->mutex);
+    all->loops[index] = loop;
+    struct early *early = TAKE(all->early[index]);
+    pthread_mutex_unlock(&all->mutex);
+    if (index == 0)
+        launcher_link_start(all->launcher, loop);
+    run_early(early);
+}
+
+void sandboxes_loop_ending(struct sandboxes *all, struct loop *loop)
+{
+    unsigned index = loop_index(loop);
+    all->stopping = true;
+    struct error err = {0};
+    error_set(&err, ERROR_NODE_UNREACHABLE, "the node is restarting; follow the command by its id and offset");
+    while (all->homes[index])
+        sandbox_free(all->homes[index], &err);
+    if (index == 0)
+        launcher_link_stop(all->launcher);
+}
+
+void sandboxes_why_gone(struct sandboxes *all, const char *id, struct error *err)
+{
+    AUTO_REGISTRY_VIEW view = {0};
+    if (!registry_find(all->registry, id, &view) || view.state == REGISTRY_LIVE)
+        error_set(err, ERROR_NOT_FOUND, "no sandbox %s", id);
+    else if (view.state == REGISTRY_ENDING)
+        error_set(err, ERROR_GONE, "the sandbox is ending: %s", view.reason);
+    else
+        error_set(err, ERROR_GONE, "the sandbox has ended: %s", view.reason);
+}
+
+/* ---- verbs ---- */
+
+static void verb_free(struct verb *verb)
+{
+    command_free(verb->command);
+    follower_release(verb->follower);
+    for (size_t i = 0; verb->variables && verb->variables[i]; i++)
+        free(verb->variables[i]);
+    free(verb->variables);
+    free(verb->data);
+    free(verb->views);
+    free(verb);
+}
+
+static void answer(void *cookie)
+{
+    struct verb *verb = cookie;
+    if (verb->done) {
+        struct verb_answer told = {.error = verb->error, .views = verb->views, .count = verb->view_count};
+        verb->done(verb->cookie, &told);
+    }
+    verb_free(verb);
+}
+
+void verb_finish(struct verb *verb, const struct error *err)
+{
+    if (err)
+        verb->error = *err;
+    if (verb->follower && err)
+        follower_tell_failed(verb->follower, err);
+    /* With a follower the answer is told there; while stopping, the loop that asked may be gone. */
+    if (!verb->done || verb->all->stopping) {
+        verb_free(verb);
+        return;
+    }
+    loop_post(verb->asked_on, answer, verb);
+}
+
+struct verb *verb_new(struct sandboxes *all, const char *sandbox_id)
+{
+    struct verb *verb = memory_new(sizeof *verb);
+    verb->all = all;
+    verb->asked_on = loop_current();
+    if (!text_copy(verb->sandbox_id, sizeof verb->sandbox_id, sandbox_id))
+        verb->sandbox_id[0] = 0; /* no sandbox has that name */
+    return verb;
+}
+
+static void run_verb(void *cookie)
+{
+    struct verb *verb = cookie;
+    struct sandbox *sandbox = sandbox_find(verb->all, verb->sandbox_id);
+    if (sandbox) {
+        sandbox_run(sandbox, verb);
+        return;
+    }
+    struct error err = {0};
+    sandboxes_why_gone(verb->all, verb->sandbox_id, &err);
+    verb_finish(verb, &err);
+}
+
+static void send_verb(struct verb *verb)
+{
+    sandboxes_post(verb->all, registry_owner(verb->all->registry, verb->sandbox_id), run_verb, verb);
+}
+
+bool process_is_id(const char *id)
+{
+    return text_is_made_of(id, FRONT_INIT_ID_BYTES - 1, "._-");
+}
+
+void process_exec(struct sandboxes *all, const char *sandbox_id, struct command *command, struct follower *follower)
+{
+    struct verb *verb = verb_new(all, sandbox_id);
+    verb->work = process_verb_exec;
+    verb->command = command;
+    verb->follower = follower_hold(follower);
+    send_verb(verb);
+}
+
+static struct verb *process_verb(struct sandboxes *all, const struct process_call *call,
+                                 void (*work)(struct sandbox *sandbox, struct verb *verb))
+{
+    struct verb *verb = verb_new(all, call->sandbox_id);
+    verb->work = work;
+    verb->done = call->done;
+    verb->cookie = call->cookie;
+    if (call->process_id && !text_copy(verb->process_id, sizeof verb->process_id, call->process_id))
+        strcpy(verb->process_id, "?"); /* no command has that id */
+    return verb;
+}
+
+void process_follow(struct sandboxes *all, const char *sandbox_id, const char *process_id, struct follower *follower)
+{
+    struct process_call call = {.sandbox_id = sandbox_id, .process_id = process_id};
+    struct verb *verb = process_verb(all, &call, process_verb_follow);
+    verb->follower = follower_hold(follower);
+    send_verb(verb);
+}
+
+void process_signal(struct sandboxes *all, const struct process_call *call, int number)
+{
+    struct verb *verb = process_verb(all, call, process_verb_signal);
+    verb->signal = number;
+    send_verb(verb);
+}
+
+void process_kill(struct sandboxes *all, const struct process_call *call)
+{
+    send_verb(process_verb(all, call, process_verb_kill));
+}
+
+void process_write(struct sandboxes *all, const struct process_call *call, const void *data, size_t size, bool eof)
+{
+    struct verb *verb = process_verb(all, call, process_verb_input);
+    verb->data = memory_copy(data, size);
+    verb->size = size;
+    verb->eof = eof;
+    send_verb(verb);
+}
+
+void process_list(struct sandboxes *all, const struct process_call *call)
+{
+    send_verb(process_verb(all, call, process_verb_list));
+}
+
+/* ---- the negotiator's ---- */
+
+void sandboxes_prepare(struct sandboxes *all, const struct fl_prepare *prepare, uint32_t epoch, char *const *variables,
+                       void (*done)(void *cookie, const struct verb_answer *answer), void *cookie)
+{
+    struct verb *verb = verb_new(all, prepare->id);
+    verb->epoch = epoch;
+    verb->done = done;
+    verb->cookie = cookie;
+    size_t count = 0;
+    while (variables && variables[count])
+        count++;
+    if (count > 0) {
+        verb->variables = memory_array(count + 1, sizeof *verb->variables);
+        for (size_t i = 0; i < count; i++)
+            verb->variables[i] = memory_string(variables[i]);
+    }
+    AUTO_REGISTRY_VIEW view = {0};
+    if (registry_find(all->registry, prepare->id, &view) && view.state != REGISTRY_LIVE) {
+        struct error err = {0};
+        sandboxes_why_gone(all, prepare->id, &err);
+        verb_finish(verb, &err);
+        return;
+    }
+    struct front_launcher_message message = {.type = FL_PREPARE};
+    message.as.prepare = *prepare;
+    launcher_link_ask(all->launcher, &message, verb);
+}
+
+struct ending {
+    struct sandboxes *all;
+    char id[FRONT_LAUNCHER_ID_BYTES];
+    char reason[FRONT_LAUNCHER_NAME_BYTES];
+};
+
+static void run_ending(void *cookie)
+{
+    struct ending *ending = cookie;
+    struct sandbox *sandbox = sandbox_find(ending->all, ending->id);
+    if (sandbox)
+        sandbox_end(sandbox, ending->reason);
+    free(ending);
+}
+
+void sandboxes_destroy(struct sandboxes *all, const char *id, const char *reason)
+{
+    struct ending *ending = memory_new(sizeof *ending);
+    ending->all = all;
+    if (!text_copy(ending->id, sizeof ending->id, id) || !text_copy(ending->reason, sizeof ending->reason, reason)) {
+        free(ending);
+        return;
+    }
+    sandboxes_post(all, registry_owner(all->registry, id), run_ending, ending);
+}
+
+void sandboxes_set_deadline(struct sandboxes *all, const char *id, int64_t deadline_ms,
+                            void (*done)(void *cookie, const struct verb_answer *answer), void *cookie)
+{
+    struct verb *verb = verb_new(all, id);
+    verb->done = done;
+    verb->cookie = cookie;
+    AUTO_REGISTRY_VIEW view = {0};
+    if (!registry_find(all->registry, id, &view) || view.state != REGISTRY_LIVE) {
+        struct error err = {0};
+        error_set(&err, ERROR_NOT_FOUND, "no sandbox %.40s runs here", id);
+        verb_finish(verb, &err);
+        return;
+    }
+    struct front_launcher_message message = {.type = FL_DEADLINE};
+    memcpy(message.as.deadline.id, verb->sandbox_id, sizeof message.as.deadline.id);
+    message.as.deadline.deadline_wall_ms = deadline_ms;
+    launcher_link_ask(all->launcher, &message, verb);
+}

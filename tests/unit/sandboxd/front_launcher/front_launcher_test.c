@@ -1,0 +1,184 @@
+/* The messages between front and launcher: what is whole passes with its descriptors; everything else is refused. */
+#include "sandboxd/front_launcher/front_launcher.h"
+
+#include "shared/base/fd.h"
+#include "tests/unit/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+
+static const char ID[] = "sbx_0123456789abcdefghij";
+
+static struct front_launcher_message prepare(void)
+{
+    struct front_launcher_message message = {.type = FL_PREPARE, .request = 7};
+    memcpy(message.as.prepare.id, ID, sizeof ID);
+    memcpy(message.as.prepare.hostname, "brisk-otter", 12);
+    memcpy(message.as.prepare.template_name, "base", 5);
+    memcpy(message.as.prepare.isolation, "auto", 5);
+    message.as.prepare.limits = (struct fl_limits){1000, 256, 512 << 20, 0};
+    message.as.prepare.deadline_wall_ms = 1;
+    return message;
+}
+
+static struct front_launcher_message sandbox(void)
+{
+    struct front_launcher_message message = {.type = FL_SANDBOX, .request = 7};
+    struct fl_sandbox *as = &message.as.sandbox;
+    memcpy(as->id, ID, sizeof ID);
+    memcpy(as->hostname, "box", 4);
+    memcpy(as->template_name, "base", 5);
+    memcpy(as->isolation, "namespaces", 11);
+    memcpy(as->storage, "tmpfs", 6);
+    memcpy(as->socket_path, "12/init.sock", 13);
+    as->init_pid = 4711;
+    return message;
+}
+
+static bool passes(const struct front_launcher_message *message, size_t fds, enum front_launcher_end sender)
+{
+    struct error err = {0};
+    bool passed = front_launcher_check(message, front_launcher_size(message->type), fds, sender, &err);
+    CHECK(passed == (err.kind == ERROR_NONE));
+    CHECK(passed || err.kind == ERROR_INVALID);
+    return passed;
+}
+
+static void test_sizes(void)
+{
+    struct error err = {0};
+    struct front_launcher_message message = prepare();
+    size_t size = front_launcher_size(FL_PREPARE);
+    CHECK(size > 0 && size < sizeof message);
+    CHECK(front_launcher_check(&message, size, 0, FL_FROM_FRONT, &err));
+    CHECK(!front_launcher_check(&message, size - 1, 0, FL_FROM_FRONT, &err));
+    CHECK(!front_launcher_check(&message, size + 1, 0, FL_FROM_FRONT, &err));
+    CHECK(!front_launcher_check(&message, 3, 0, FL_FROM_FRONT, &err));
+    CHECK(front_launcher_size(0) == 0);
+    CHECK(front_launcher_size(FL_ENDED + 1) == 0);
+    for (uint32_t type = FL_READY; type <= FL_ENDED; type++)
+        CHECK(front_launcher_size(type) >= 16 && front_launcher_size(type) <= sizeof message);
+}
+
+static void test_directions(void)
+{
+    struct front_launcher_message message = prepare();
+    CHECK(passes(&message, 0, FL_FROM_FRONT));
+    CHECK(!passes(&message, 0, FL_FROM_LAUNCHER));
+    message = sandbox();
+    CHECK(passes(&message, FL_FDS, FL_FROM_LAUNCHER));
+    CHECK(passes(&message, 0, FL_FROM_LAUNCHER));
+    CHECK(!passes(&message, FL_FDS - 1, FL_FROM_LAUNCHER));
+    CHECK(!passes(&message, FL_FDS, FL_FROM_FRONT));
+    message = (struct front_launcher_message){.type = FL_READY};
+    CHECK(passes(&message, 0, FL_FROM_FRONT));
+    CHECK(!passes(&message, 1, FL_FROM_FRONT));
+}
+
+static void test_texts(void)
+{
+    struct front_launcher_message message = prepare();
+    memset(message.as.prepare.hostname, 'a', sizeof message.as.prepare.hostname); /* no end */
+    CHECK(!passes(&message, 0, FL_FROM_FRONT));
+    static const char *const HOSTNAMES[] = {"", "a/b", "Box", "a b", "a\nb", ".."};
+    for (size_t i = 0; i < sizeof HOSTNAMES / sizeof HOSTNAMES[0]; i++) {
+        message = prepare();
+        memset(message.as.prepare.hostname, 0, sizeof message.as.prepare.hostname);
+        memcpy(message.as.prepare.hostname, HOSTNAMES[i], strlen(HOSTNAMES[i]));
+        CHECK(!passes(&message, 0, FL_FROM_FRONT));
+    }
+    static const char *const IDS[] = {"", "sbx_", "sbx_0123456789abcdefghi", "sbx_0123456789abcdefghijk",
+                                      "sbx_0123456789ABCDEFGHIJ", "lse_0123456789abcdefghij", "../../../../etc"};
+    for (size_t i = 0; i < sizeof IDS / sizeof IDS[0]; i++) {
+        message = prepare();
+        memset(message.as.prepare.id, 0, sizeof message.as.prepare.id);
+        memcpy(message.as.prepare.id, IDS[i], strlen(IDS[i]));
+        CHECK(!passes(&message, 0, FL_FROM_FRONT));
+    }
+    message = prepare();
+    message.as.prepare.id[30] = 'x'; /* hidden behind the NUL */
+    CHECK(!passes(&message, 0, FL_FROM_FRONT));
+    message = prepare();
+    message.as.prepare.deadline_wall_ms = -1;
+    CHECK(!passes(&message, 0, FL_FROM_FRONT));
+    message = prepare();
+    message.reserved = 1;
+    CHECK(!passes(&message, 0, FL_FROM_FRONT));
+}
+
+static void test_paths_and_errors(void)
+{
+    static const char *const PATHS[] = {"", "/etc/passwd", "../x", "1/../../x", "1 2"};
+    for (size_t i = 0; i < sizeof PATHS / sizeof PATHS[0]; i++) {
+        struct front_launcher_message message = sandbox();
+        memset(message.as.sandbox.socket_path, 0, sizeof message.as.sandbox.socket_path);
+        memcpy(message.as.sandbox.socket_path, PATHS[i], strlen(PATHS[i]));
+        CHECK(!passes(&message, FL_FDS, FL_FROM_LAUNCHER));
+    }
+    struct front_launcher_message message = {.type = FL_REFUSED};
+    CHECK(!passes(&message, 0, FL_FROM_LAUNCHER)); /* refused with "no error" */
+    error_set(&message.as.refused, ERROR_NO_CAPACITY, "full");
+    CHECK(passes(&message, 0, FL_FROM_LAUNCHER));
+    int beyond = ERROR_KINDS;
+    memcpy(&message.as.refused.kind, &beyond, sizeof beyond);
+    CHECK(!passes(&message, 0, FL_FROM_LAUNCHER));
+    error_set(&message.as.refused, ERROR_NO_CAPACITY, "full");
+    memset(message.as.refused.message, 'a', sizeof message.as.refused.message);
+    CHECK(!passes(&message, 0, FL_FROM_LAUNCHER));
+}
+
+static size_t count_descriptors(void)
+{
+    size_t count = 0;
+    for (int fd = 0; fd < 256; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+static void test_over_a_socket(void)
+{
+    struct error err = {0};
+    int pair[2];
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
+    int fds[FL_FDS];
+    for (int i = 0; i < FL_FDS; i++)
+        fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    size_t before = count_descriptors();
+    struct front_launcher_message sent = sandbox();
+    struct front_launcher_message got = {0};
+    int received[FL_FDS];
+    size_t count = 0;
+    CHECK(front_launcher_receive(pair[1], &got, FL_FROM_LAUNCHER, received, &count, &err) == -1);
+    CHECK(err.system_errno == EAGAIN);
+    CHECK(front_launcher_send(pair[0], &sent, fds, FL_FDS, &err));
+    CHECK(front_launcher_receive(pair[1], &got, FL_FROM_LAUNCHER, received, &count, &err) == 1);
+    CHECK(count == FL_FDS);
+    CHECK(memcmp(&got, &sent, front_launcher_size(FL_SANDBOX)) == 0);
+    CHECK(fcntl(received[0], F_GETFD) == FD_CLOEXEC);
+    for (size_t i = 0; i < count; i++)
+        close(received[i]);
+    /* What is refused leaves no descriptor behind. */
+    sent.as.sandbox.init_pid = 0;
+    CHECK(front_launcher_send(pair[0], &sent, fds, FL_FDS, &err));
+    CHECK(front_launcher_receive(pair[1], &got, FL_FROM_LAUNCHER, received, &count, &err) == -1);
+    CHECK(err.kind == ERROR_INVALID);
+    CHECK(count_descriptors() == before);
+    sent.type = 99;
+    CHECK(!front_launcher_send(pair[0], &sent, NULL, 0, &err));
+    close(pair[0]);
+    CHECK(front_launcher_receive(pair[1], &got, FL_FROM_LAUNCHER, received, &count, &err) == 0);
+    close(pair[1]);
+    for (int i = 0; i < FL_FDS; i++)
+        close(fds[i]);
+}
+
+int main(void)
+{
+    test_sizes();
+    test_directions();
+    test_texts();
+    test_paths_and_errors();
+    test_over_a_socket();
+    return check_done();
+}

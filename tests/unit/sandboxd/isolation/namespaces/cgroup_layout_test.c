@@ -1,0 +1,152 @@
+/* Where our cgroups go, on fake trees of plain files: hybrid, pure v2 in a service, pure v2 in a session, none. */
+#include "sandboxd/isolation/namespaces/cgroup_layout.h"
+
+#include "shared/base/fd.h"
+#include "shared/base/memory.h"
+#include "tests/unit/check.h"
+
+#include <sys/stat.h>
+
+static char root[] = "/tmp/parley-layout-XXXXXX";
+
+static void put(const char *path, const char *text)
+{
+    AUTO_FREE char *whole = memory_printf("%s%s", root, path);
+    AUTO_FREE char *folder = memory_copy(whole, (size_t)(strrchr(whole, '/') - whole));
+    CHECK(fd_make_folders(folder, 0755, NULL));
+    CHECK(fd_write_file(whole, 0644, text, strlen(text), NULL));
+}
+
+static bool path_is(const char *got, const char *want)
+{
+    AUTO_FREE char *whole = memory_printf("%s%s", root, want);
+    if (strcmp(got, whole) != 0)
+        fprintf(stderr, "got %s, want %s\n", got, whole);
+    return strcmp(got, whole) == 0;
+}
+
+static void begin(const char *mounts, const char *own)
+{
+    CHECK(fd_remove_tree(root, NULL));
+    put("/proc/self/mountinfo", mounts);
+    put("/proc/self/cgroup", own);
+}
+
+static const char V2_MOUNT[] = "24 1 0:22 / / rw - ext4 /dev/vda rw\n"
+                               "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+
+static void test_hybrid(void)
+{
+    struct cgroup_layout layout = {0};
+    struct error err = {0};
+    begin("31 23 0:28 / /cg rw - tmpfs tmpfs rw\n32 31 0:29 / /cg/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+          "35 31 0:32 / /cg/memory rw - cgroup cgroup rw,memory\n39 31 0:36 / /cg/pids rw - cgroup cgroup rw,pids\n"
+          "40 31 0:37 / /cg/cpuset rw - cgroup cgroup rw,cpuset\n41 31 0:38 / /cg/uni\\040fied rw - cgroup2 x rw\n",
+          "8:pids:/\n4:memory:/api/6e\n3:cpuset:/other\n1:cpu,cpuacct:/\n0::/own\n");
+    put("/cg/uni fied/cgroup.controllers", "hugetlb\n");
+    CHECK(cgroup_layout_find(root, "parley-12345678", &layout, &err));
+    CHECK(path_is(layout.unified, "/cg/uni fied/own/parley-12345678"));
+    CHECK(path_is(layout.v1[CGROUP_MEMORY], "/cg/memory/api/6e/parley-12345678"));
+    CHECK(path_is(layout.v1[CGROUP_PIDS], "/cg/pids/parley-12345678"));
+    CHECK(path_is(layout.v1[CGROUP_CPU], "/cg/cpu,cpuacct/parley-12345678"));
+    CHECK(cgroup_layout_has_v1(&layout));
+}
+
+static void test_v2_service(void)
+{
+    struct cgroup_layout layout = {0};
+    struct error err = {0};
+    char self[16];
+    snprintf(self, sizeof self, "%d\n", (int)getpid());
+    begin(V2_MOUNT, "0::/system.slice/parley.service\n");
+    put("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n");
+    put("/sys/fs/cgroup/system.slice/parley.service/cgroup.controllers", "cpu memory pids\n");
+    put("/sys/fs/cgroup/system.slice/parley.service/cgroup.type", "domain\n");
+    put("/sys/fs/cgroup/system.slice/parley.service/cgroup.procs", self);
+    CHECK(cgroup_layout_find(root, "parley-1", &layout, &err));
+    CHECK(path_is(layout.parent, "/sys/fs/cgroup/system.slice/parley.service"));
+    CHECK(path_is(layout.unified, "/sys/fs/cgroup/system.slice/parley.service/parley-1"));
+    CHECK(!cgroup_layout_has_v1(&layout));
+    CHECK(strstr(layout.options, "nsdelegate") != NULL);
+    /* Made: the controllers are enabled for the parent's children and for ours. */
+    put("/sys/fs/cgroup/system.slice/parley.service/cgroup.subtree_control", "memory\n");
+    put("/sys/fs/cgroup/system.slice/parley.service/parley-1/cgroup.subtree_control", "\n");
+    CHECK(cgroup_layout_make(&layout, &err));
+    AUTO_FREE char *path = memory_printf("%s/cgroup.subtree_control", layout.parent);
+    AUTO_FREE char *enabled = fd_read_file(path, 1000, NULL, &err);
+    CHECK_TEXT(enabled, "+pids +cpu"); /* a plain file keeps what was written */
+    AUTO_FREE char *below = memory_printf("%s/cgroup.subtree_control", layout.unified);
+    AUTO_FREE char *enabled_below = fd_read_file(below, 1000, NULL, &err);
+    CHECK_TEXT(enabled_below, "+memory +pids +cpu");
+}
+
+/* A session's cgroup has the shell in it, and often no cpu controller: then ours goes to the mount's top. */
+static void test_v2_session(void)
+{
+    struct cgroup_layout layout = {0};
+    struct error err = {0};
+    begin(V2_MOUNT, "0::/user.slice/session-1.scope\n");
+    put("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n");
+    put("/sys/fs/cgroup/cgroup.procs", "1\n2\n");
+    put("/sys/fs/cgroup/user.slice/session-1.scope/cgroup.controllers", "cpu memory pids\n");
+    put("/sys/fs/cgroup/user.slice/session-1.scope/cgroup.type", "domain\n");
+    put("/sys/fs/cgroup/user.slice/session-1.scope/cgroup.procs", "1\n77\n");
+    CHECK(cgroup_layout_find(root, "parley-1", &layout, &err));
+    CHECK(path_is(layout.unified, "/sys/fs/cgroup/parley-1"));
+    /* In a container that top is no real root, and others are in it: there is no place. */
+    put("/sys/fs/cgroup/cgroup.type", "domain\n");
+    CHECK(!cgroup_layout_find(root, "parley-1", &layout, &err));
+    CHECK(err.kind == ERROR_NOT_FOUND && strstr(err.message, "Delegate=yes") != NULL);
+}
+
+static void test_missing(void)
+{
+    struct cgroup_layout layout = {.unified = "untouched"};
+    struct error err = {0};
+    begin("35 31 0:32 / /cg/memory rw - cgroup cgroup rw,memory\n", "4:memory:/\n");
+    CHECK(!cgroup_layout_find(root, "parley-1", &layout, &err));
+    CHECK(err.kind == ERROR_NOT_FOUND && strstr(err.message, "v2") != NULL);
+    begin(V2_MOUNT, "0::/\n");
+    put("/sys/fs/cgroup/cgroup.controllers", "cpu pids\n");
+    CHECK(!cgroup_layout_find(root, "parley-1", &layout, &err));
+    CHECK(err.kind == ERROR_NOT_FOUND && strstr(err.message, "memory") != NULL);
+    CHECK_TEXT(layout.unified, "untouched");
+    /* A mount that shows only part of the hierarchy, the own path outside of it. */
+    begin("30 24 0:26 /docker/abc /cg rw - cgroup2 cgroup2 rw\n", "0::/docker/abc/x\n");
+    put("/cg/cgroup.controllers", "cpu pids memory\n");
+    put("/cg/x/cgroup.controllers", "cpu pids memory\n");
+    CHECK(cgroup_layout_find(root, "parley-1", &layout, &err));
+    CHECK(path_is(layout.unified, "/cg/x/parley-1"));
+    begin("30 24 0:26 /docker/abc /cg rw - cgroup2 cgroup2 rw\n", "0::/../../elsewhere\n");
+    put("/cg/cgroup.controllers", "cpu pids memory\n");
+    CHECK(cgroup_layout_find(root, "parley-1", &layout, &err));
+    CHECK(path_is(layout.unified, "/cg/parley-1"));
+}
+
+static void test_save_and_load(void)
+{
+    struct cgroup_layout layout = {.mount = "/", .options = "rw", .parent = "/", .unified = "/tmp", .v1 = {"/tmp"}};
+    struct cgroup_layout again = {0};
+    AUTO_FREE char *file = memory_printf("%s/cgroups", root);
+    CHECK(cgroup_layout_save(&layout, file, NULL));
+    CHECK(cgroup_layout_load(&again, file));
+    CHECK(memcmp(&layout, &again, sizeof layout) == 0);
+    CHECK(fd_write_file(file, 0600, "another boot\n/\nrw\n/\n/tmp\n\n\n\n", 29, NULL));
+    CHECK(!cgroup_layout_load(&again, file));
+    memcpy(layout.unified, "/no/such", 9);
+    CHECK(cgroup_layout_save(&layout, file, NULL));
+    CHECK(!cgroup_layout_load(&again, file));
+    CHECK(!cgroup_layout_load(&again, "/no/such/file"));
+}
+
+int main(void)
+{
+    CHECK(mkdtemp(root) != NULL);
+    test_hybrid();
+    test_v2_service();
+    test_v2_session();
+    test_missing();
+    test_save_and_load();
+    CHECK(fd_remove_tree(root, NULL));
+    return check_done();
+}

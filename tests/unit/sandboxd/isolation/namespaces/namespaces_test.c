@@ -1,0 +1,333 @@
+/* Real sandboxes by the namespaces backend, as root: two at once, what they see, limits, failure leaves nothing, adoption
+ * after the maker was killed, removal, orphans. The init is this program itself (stand_in_init.h). */
+#include "sandboxd/isolation/isolation.h"
+
+#include "shared/base/clock.h"
+#include "shared/base/memory.h"
+#include "tests/unit/check.h"
+#include "tests/unit/sandboxd/stand_in_init.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+
+enum { SLOT_A = 3990, SLOT_B = 3991 };
+
+static char state[] = "/tmp/parley-isolation-XXXXXX";
+static char skeleton[128], socket_a[128], socket_b[128];
+static int program = -1;
+
+static struct isolation_plan plan_of(uint32_t slot)
+{
+    return (struct isolation_plan){.slot = slot,
+                                   .uid_base = 1879048192U + slot * 65536U,
+                                   .hostname = slot == SLOT_A ? "brisk-otter" : "calm-heron",
+                                   .skeleton = skeleton,
+                                   .socket_path = slot == SLOT_A ? socket_a : socket_b,
+                                   .cpu_milli = 500,
+                                   .pids = 64,
+                                   .memory_bytes = 256 << 20,
+                                   .disk_bytes = 16 << 20,
+                                   .deadline_boot_ns = clock_boot_ns() + 600000000000ULL,
+                                   .init_program = program};
+}
+
+static bool create(uint32_t slot, struct isolation_sandbox *made)
+{
+    struct error err = {0};
+    struct isolation_plan plan = plan_of(slot);
+    bool created = isolation_namespaces.create(&plan, made, &err);
+    if (!created)
+        fprintf(stderr, "create: %s\n", err.message);
+    return created;
+}
+
+static bool wait_readable(int fd, int ms)
+{
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+    return poll(&one, 1, ms) == 1;
+}
+
+static bool remove_whole(uint32_t slot)
+{
+    struct error err = {0};
+    for (int i = 0; i < 500; i++) {
+        if (isolation_namespaces.remove(slot, &err))
+            return true;
+        if (err.kind != ERROR_STARTING)
+            fprintf(stderr, "remove: %s\n", err.message);
+        usleep(2000);
+    }
+    return false;
+}
+
+static bool end(uint32_t slot, struct isolation_sandbox *sandbox)
+{
+    siginfo_t how;
+    bool killed = isolation_namespaces.kill(slot, NULL) && wait_readable(sandbox->init, 5000);
+    (void)waitid(P_PIDFD, (id_t)sandbox->init, &how, WEXITED);
+    isolation_close(sandbox);
+    return killed && remove_whole(slot);
+}
+
+static size_t count_slots(void)
+{
+    uint32_t slots[16];
+    return isolation_namespaces.list(slots, 16);
+}
+
+static bool says(const char *socket_path, const char *command, const char *expected)
+{
+    const struct stand_in_reply *reply = stand_in_run(socket_path, command);
+    bool same = strcmp(reply->output, expected) == 0;
+    if (!same)
+        fprintf(stderr, "$ %s\n[%x] \"%s\", not \"%s\"\n", command, (unsigned)reply->status, reply->output, expected);
+    return same;
+}
+
+static bool fails(const char *socket_path, const char *command)
+{
+    const struct stand_in_reply *reply = stand_in_run(socket_path, command);
+    bool failed = reply->status != 0 && reply->status != -1;
+    if (!failed)
+        fprintf(stderr, "$ %s\n[%x] %s, and should have failed\n", command, (unsigned)reply->status, reply->output);
+    return failed;
+}
+
+static void check_inside(void)
+{
+    CHECK(says(socket_a, "id -u; id -g; id -G; hostname; pwd", "1000\n1000\n1000\nbrisk-otter\n/workspace\n"));
+    CHECK(says(socket_b, "hostname", "calm-heron\n"));
+    CHECK(says(socket_a, "grep -E '^(CapPrm|CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status | tr -s '\\t' ' '",
+               "CapPrm: 0000000000000000\nCapEff: 0000000000000000\nCapBnd: 00000000000001e0\nNoNewPrivs: 1\n"
+               "Seccomp: 2\n"));
+    CHECK(says(socket_a, "cat /proc/1/cgroup 2>/dev/null | grep ^0; cat /proc/self/cgroup | grep ^0",
+               "0::/init\n0::/run\n"));
+    CHECK(fails(socket_a, "ls /proc | grep -qE '^[0-9]{3,}$'"));
+    CHECK(says(socket_a, "touch /tmp/x /workspace/y /run/z && echo writable", "writable\n"));
+    CHECK(fails(socket_a, "touch /usr/x"));
+    CHECK(fails(socket_a, "touch /etc/x"));
+    CHECK(fails(socket_a, "cat /etc/shadow"));
+    CHECK(fails(socket_a, "ls /root"));
+    CHECK(fails(socket_a, "ls /etc/ssh || ls /etc/ssl/private"));
+    CHECK(fails(socket_b, "cat /workspace/y")); /* the neighbour's */
+    CHECK(says(socket_a, "cat /proc/net/dev | grep -c :", "1\n"));
+    CHECK(says(socket_a, "head -c 4 /dev/zero | wc -c; ls /dev | tr '\\n' ' '",
+               "4\nfd full null ptmx pts random shm stderr stdin stdout tty urandom zero "));
+    CHECK(says(socket_a, "ls /sys; wc -c < /proc/kallsyms; ls /proc/acpi 2>/dev/null", "0\n"));
+    CHECK(fails(socket_a, "echo 1 > /proc/sys/kernel/hostname"));
+    CHECK(fails(socket_a, "kill -9 1"));
+    CHECK(fails(socket_a, "cat /proc/1/environ || cat /proc/1/maps || ls /proc/1/fd"));
+    CHECK(says(socket_a, "echo $(ulimit -c) $(ulimit -Sn)", "0 1024\n"));
+    CHECK(says(socket_a, "env | sort", "PWD=/workspace\n"));
+    CHECK(says(socket_a, "/usr/bin/python3 -c 'print(6*7)'", "42\n"));
+}
+
+static void check_seccomp(void)
+{
+    CHECK(fails(socket_a, "unshare -U true"));
+    CHECK(fails(socket_a, "unshare -r -m true"));
+    CHECK(fails(socket_a, "mount -t tmpfs none /tmp"));
+    static const char CALLS[] =
+        "/usr/bin/python3 - <<'E'\n"
+        "import ctypes, os, socket\n"
+        "c = ctypes.CDLL(None, use_errno=True)\n"
+        "def call(*a):\n"
+        "    ctypes.set_errno(0); c.syscall(*[ctypes.c_long(x) for x in a]); return ctypes.get_errno()\n"
+        "x = os.uname().machine == 'x86_64'\n"
+        "print(call(425, 1, 0), call(323 if x else 282, 0), call(321 if x else 280, 0, 0, 0), call(435, 0, 0),\n"
+        "      call(16 if x else 29, 0, 0x5412, 0), call(16 if x else 29, 0, 0x7700005412, 0),\n"
+        "      call(135 if x else 92, 0x0400000), call(56 if x else 220, 0x10000011, 0, 0, 0, 0), call(999))\n"
+        "for f, p in ((16, 0), (16, 9), (40, 0), (17, 0), (38, 0)):\n"
+        "    try: socket.socket(f, 3 if f == 16 else 2, p); print('socket', f, p)\n"
+        "    except OSError as e: print('no', f, p, e.errno)\n"
+        "E\n";
+    /* io_uring, userfaultfd, bpf: EPERM; clone3: ENOSYS; TIOCSTI, also with a high bit; personality; clone(NEWUSER). */
+    CHECK(says(socket_a, CALLS,
+               "1 1 1 38 1 1 1 1 38\nsocket 16 0\nno 16 9 1\nno 40 0 1\nno 17 0 1\nno 38 0 1\n"));
+}
+
+static void check_limits(void)
+{
+    CHECK(fails(socket_a, "dd if=/dev/zero of=/workspace/big bs=1M count=20 2>/dev/null"));
+    CHECK(says(socket_a, "rm /workspace/big; echo $?", "0\n"));
+    const struct stand_in_reply *reply =
+        stand_in_run(socket_a, "/usr/bin/python3 -c 'b = bytearray(400 << 20); print(len(b))'");
+    CHECK(reply->status != 0 && strstr(reply->output, "419430400") == NULL);
+    reply = stand_in_run(socket_a, "for i in $(seq 100); do sleep 1 & done 2>&1; wait");
+    CHECK(strstr(reply->output, "fork") != NULL); /* "Cannot fork" */
+    CHECK(says(socket_a, "echo alive", "alive\n"));
+}
+
+static unsigned long long number_after(int fd, const char *word)
+{
+    char text[1024] = "";
+    ssize_t size = pread(fd, text, sizeof text - 1, 0);
+    const char *at = size > 0 ? strstr(text, word) : NULL;
+    return at ? strtoull(at + strlen(word), NULL, 10) : 0;
+}
+
+static void test_two_at_once(void)
+{
+    struct isolation_sandbox a = {0};
+    struct isolation_sandbox b = {0};
+    CHECK(create(SLOT_A, &a));
+    CHECK(create(SLOT_B, &b));
+    CHECK(count_slots() == 2);
+    check_inside();
+    check_seccomp();
+    check_limits();
+    CHECK(number_after(a.stats[5], "oom_kill ") >= 1);
+    CHECK(number_after(b.stats[5], "oom_kill ") == 0);
+    CHECK(number_after(a.stats[3], "usage_usec ") > 0);
+    struct ucred peer = {0};
+    socklen_t size = sizeof peer;
+    int connection = stand_in_connect(socket_a);
+    CHECK(getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0);
+    CHECK(peer.uid == 1879048192U + SLOT_A * 65536U); /* listen(2) was init's */
+    close(connection);
+    /* The slot is taken: nothing happens to who has it. */
+    struct error err = {0};
+    struct isolation_sandbox third = {0};
+    struct isolation_plan plan = plan_of(SLOT_B);
+    plan.socket_path = "/tmp/parley-isolation-none/init.sock";
+    CHECK(!isolation_namespaces.create(&plan, &third, &err));
+    CHECK(err.kind == ERROR_CONFLICT);
+    CHECK(says(socket_b, "echo here", "here\n"));
+    /* Freeze stops what runs; kill works on what is frozen. */
+    CHECK(write(b.stats[1], "1", 1) == 1);
+    CHECK(!isolation_namespaces.remove(SLOT_A, &err));
+    CHECK(err.kind == ERROR_STARTING);
+    CHECK(end(SLOT_B, &b));
+    CHECK(says(socket_a, "echo neighbour unharmed", "neighbour unharmed\n"));
+    CHECK(end(SLOT_A, &a));
+    CHECK(count_slots() == 0);
+}
+
+static void test_failures_leave_nothing(void)
+{
+    struct error err = {0};
+    struct isolation_sandbox made = {.init = -7};
+    struct isolation_plan plan = plan_of(SLOT_A);
+    plan.skeleton = "/no/such/skeleton";
+    CHECK(!isolation_namespaces.create(&plan, &made, &err));
+    CHECK(strstr(err.message, "/no/such/skeleton") != NULL);
+    plan = plan_of(SLOT_A);
+    plan.skeleton = "/proc/self"; /* cannot be idmapped */
+    CHECK(!isolation_namespaces.create(&plan, &made, &err));
+    plan = plan_of(SLOT_A);
+    plan.socket_path = "/no/such/folder/init.sock";
+    CHECK(!isolation_namespaces.create(&plan, &made, &err));
+    plan = plan_of(SLOT_A);
+    plan.disk_bytes = 4096; /* fails in the child: no room for the first files */
+    CHECK(!isolation_namespaces.create(&plan, &made, &err));
+    CHECK(strstr(err.message, "new sandbox") != NULL);
+    plan = plan_of(SLOT_A);
+    int no_program = fd_sealed_memfd("init", "#!/no/such/interpreter\n", 23, &err);
+    plan.init_program = no_program;
+    CHECK(!isolation_namespaces.create(&plan, &made, &err));
+    CHECK(strstr(err.message, "execute init") != NULL);
+    close(no_program);
+    plan = plan_of(SLOT_A);
+    plan.pids = 0; /* a limit that the kernel takes, but nothing can start in */
+    plan.memory_bytes = UINT64_MAX;
+    (void)!isolation_namespaces.create(&plan, &made, &err);
+    if (made.init >= 0)
+        CHECK(end(SLOT_A, &made));
+    else
+        CHECK(made.init == -7); /* untouched */
+    CHECK(count_slots() == 0);
+    unlink(socket_a); /* of the one that was made */
+    CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+}
+
+static void test_adoption(void)
+{
+    int pipe_ends[2];
+    struct error err = {0};
+    CHECK(pipe2(pipe_ends, O_CLOEXEC) == 0);
+    pid_t maker = fork();
+    if (maker == 0) {
+        struct isolation_sandbox made;
+        uint64_t told[2] = {0};
+        if (create(SLOT_A, &made)) {
+            told[0] = (uint64_t)made.init_pid;
+            told[1] = made.init_start;
+        }
+        (void)!write(pipe_ends[1], told, sizeof told);
+        raise(SIGKILL); /* no good-bye */
+    }
+    uint64_t told[2] = {0};
+    CHECK(read(pipe_ends[0], told, sizeof told) == sizeof told);
+    CHECK(waitpid(maker, NULL, 0) == maker);
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+    CHECK(says(socket_a, "echo still here", "still here\n"));
+    struct isolation_sandbox found = {0};
+    CHECK(!isolation_namespaces.adopt(SLOT_A, (pid_t)told[0], told[1] + 1, &found, &err));
+    CHECK(err.kind == ERROR_NOT_FOUND);
+    CHECK(!isolation_namespaces.adopt(SLOT_B, (pid_t)told[0], told[1], &found, &err));
+    CHECK(!isolation_namespaces.adopt(SLOT_A, getpid(), told[1], &found, &err));
+    CHECK(isolation_namespaces.adopt(SLOT_A, (pid_t)told[0], told[1], &found, &err));
+    CHECK(!wait_readable(found.init, 0));
+    /* An orphan, as another launcher would find it. */
+    uint32_t slots[4];
+    CHECK(isolation_namespaces.list(slots, 4) == 1 && slots[0] == SLOT_A);
+    CHECK(end(SLOT_A, &found));
+    CHECK(count_slots() == 0);
+    CHECK(isolation_namespaces.kill(SLOT_A, &err));   /* nothing there: fine */
+    CHECK(isolation_namespaces.remove(SLOT_A, &err)); /* too */
+    CHECK(!isolation_namespaces.adopt(SLOT_A, (pid_t)told[0], told[1], &found, &err));
+}
+
+/* init's own end ends all that runs inside. */
+static void test_init_ends(void)
+{
+    struct isolation_sandbox a = {0};
+    CHECK(create(SLOT_A, &a));
+    (void)stand_in_run(socket_a, "sleep 1000 > /dev/null 2>&1 & exit 0");
+    (void)stand_in_run(socket_a, "exit");
+    CHECK(wait_readable(a.init, 5000));
+    siginfo_t how;
+    CHECK(waitid(P_PIDFD, (id_t)a.init, &how, WEXITED) == 0 && how.si_status == 0);
+    isolation_close(&a);
+    CHECK(remove_whole(SLOT_A));
+}
+
+static void test_probe(void)
+{
+    struct isolation_layer layers[ISOLATION_LAYERS_MAX];
+    size_t count = isolation_namespaces.probe(layers);
+    CHECK(count > 15 && count <= ISOLATION_LAYERS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        CHECK(layers[i].name[0] && layers[i].detail[0]);
+        if (!layers[i].active)
+            printf("layer not active: %s: %s\n", layers[i].name, layers[i].detail);
+    }
+}
+
+int main(int argc, char *argv[])
+{
+    stand_in_init(argc, argv);
+    struct error err = {0};
+    if (geteuid() != 0)
+        check_skip("needs root");
+    CHECK(mkdtemp(state) != NULL && chmod(state, 0711) == 0);
+    if (!isolation_namespaces.start(state, &err)) {
+        (void)!fd_remove_tree(state, NULL);
+        check_skip(err.message);
+    }
+    snprintf(skeleton, sizeof skeleton, "%s/sandboxd/templates/base", state);
+    snprintf(socket_a, sizeof socket_a, "%s/a.sock", state);
+    snprintf(socket_b, sizeof socket_b, "%s/b.sock", state);
+    program = stand_in_program();
+    test_probe();
+    test_failures_leave_nothing();
+    test_two_at_once();
+    test_adoption();
+    test_init_ends();
+    isolation_namespaces.stop();
+    close(program);
+    CHECK(fd_remove_tree(state, &err));
+    return check_done();
+}

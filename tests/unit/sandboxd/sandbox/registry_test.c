@@ -1,0 +1,83 @@
+/* registry_test.c - sandboxes come, end, are remembered and reported. */
+#include "sandboxd/sandbox/registry.h"
+#include "tests/unit/check.h"
+
+static struct fl_sandbox make(const char *id)
+{
+    struct fl_sandbox sandbox = {.deadline_wall_ms = 5000, .created_wall_ms = 1000};
+    snprintf(sandbox.id, sizeof sandbox.id, "%s", id);
+    sandbox.root.bytes[0] = 42;
+    return sandbox;
+}
+
+static void test_life(void)
+{
+    AUTO(registry) *registry = registry_new(3);
+    struct fl_sandbox a = make("sbx_a");
+    struct registry_view view = {0};
+    CHECK(!registry_find(registry, "sbx_a", &view));
+    CHECK(registry_put(registry, &a, 0, 1000));
+    CHECK(registry_find(registry, "sbx_a", &view) && view.state == REGISTRY_LIVE && view.epoch == 1);
+    CHECK(view.root.bytes[0] == 42 && view.owner < 3 && view.owner == registry_owner(registry, "sbx_a"));
+    registry_touch(registry, "sbx_a", 2000);
+    a.deadline_wall_ms = 9000;
+    CHECK(registry_put(registry, &a, 7, 2500));
+    CHECK(registry_find(registry, "sbx_a", &view) && view.active_ms == 2000 && view.deadline_ms == 9000);
+    CHECK(view.epoch == 7);
+    CHECK(registry_put(registry, &a, 3, 2500)); /* an epoch never falls */
+    CHECK(registry_find(registry, "sbx_a", &view) && view.epoch == 7);
+    CHECK(registry_count(registry) == 1);
+
+    registry_ending(registry, "sbx_a", "released");
+    registry_ending(registry, "sbx_a", "deleted");
+    CHECK(registry_find(registry, "sbx_a", &view) && view.state == REGISTRY_ENDING);
+    CHECK(registry_ended(registry, "sbx_a", "crashed", 3000));
+    CHECK(!registry_ended(registry, "sbx_a", "crashed", 3000));
+    CHECK(registry_find(registry, "sbx_a", &view) && view.state == REGISTRY_ENDED && view.ended_ms == 3000);
+    CHECK_TEXT(view.reason, "released");
+    CHECK(!registry_put(registry, &a, 0, 3000)); /* an ended one is not revived */
+    CHECK(registry_count(registry) == 0);
+}
+
+static void test_reports(void)
+{
+    AUTO(registry) *registry = registry_new(1);
+    struct fl_sandbox a = make("sbx_a"), b = make("sbx_b");
+    CHECK(registry_put(registry, &a, 0, 0) && registry_put(registry, &b, 0, 0));
+    CHECK(registry_ended(registry, "sbx_b", "oom", 50));
+    AUTO_FREE struct registry_line *living = NULL, *ended = NULL, *rest = NULL;
+    CHECK(registry_lines(registry, false, 10, &living) == 1);
+    CHECK_TEXT(living[0].id, "sbx_a");
+    CHECK(registry_lines(registry, true, 10, &ended) == 1);
+    CHECK_TEXT(ended[0].reason, "oom");
+    registry_reported(registry, "sbx_b");
+    CHECK(registry_lines(registry, true, 10, &rest) == 0);
+}
+
+static void test_bounds(void)
+{
+    AUTO(registry) *registry = registry_new(1);
+    char id[32];
+    for (int i = 0; i < REGISTRY_ENDED_MAX + 10; i++) {
+        snprintf(id, sizeof id, "sbx_%d", i);
+        struct fl_sandbox sandbox = make(id);
+        CHECK(registry_put(registry, &sandbox, 0, i));
+        CHECK(registry_ended(registry, id, "deleted", i));
+    }
+    struct registry_view view;
+    CHECK(!registry_find(registry, "sbx_9", &view)); /* the oldest went */
+    CHECK(registry_find(registry, "sbx_10", &view));
+    struct fl_sandbox late = make("sbx_late");
+    CHECK(registry_put(registry, &late, 0, 0));
+    CHECK(registry_ended(registry, "sbx_late", "deleted", REGISTRY_ENDED_KEPT_MS + 20000));
+    CHECK(!registry_find(registry, "sbx_100", &view)); /* a day has passed */
+}
+
+int main(void)
+{
+    keys_start();
+    test_life();
+    test_reports();
+    test_bounds();
+    return check_done();
+}
