@@ -1,0 +1,9 @@
+/** commands.h - the commands of parley-negotiator: each gets the words behind its name and returns the exit status. */
+#pragma once
+
+/** Serves until SIGTERM or SIGINT. */
+int serve_main(int argc, char *argv[]);
+/** Gives a node its key. */
+int enrol_main(int argc, char *argv[]);
+/** `audit verify`. */
+int audit_main(int argc, char *argv[]);

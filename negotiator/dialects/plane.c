@@ -1,0 +1,93 @@
+#include "negotiator/dialects/plane.h"
+
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUTES_MAX = 64 };
+
+struct plane *plane_of(const struct http_request *request)
+{
+    return http_server_context(request);
+}
+
+bool plane_authorize(struct http_request *request, const struct http_route *route, struct error *err)
+{
+    if (route->needs == NULL)
+        return true;
+    struct principal principal;
+    const char *credential = http_request_credential(request);
+    if (!principal_table_find(plane_of(request)->principals, credential ? credential : "", &principal, err))
+        return false;
+    enum role needed = ROLE_ADMIN; /* what is no role is for nobody else */
+    if (!role_parse(route->needs, &needed))
+        needed = ROLE_ADMIN;
+    if (principal.role < needed)
+        return error_set(err, ERROR_FORBIDDEN, "this needs role %s; the key has role %s", role_name(needed),
+                         role_name(principal.role));
+    http_request_set_identity(request, memory_copy(&principal, sizeof principal), free, principal.name);
+    return true;
+}
+
+bool plane_caller(const struct http_request *request, struct caller *caller, struct error *err)
+{
+    const struct principal *principal = http_request_identity(request);
+    const char *owner = http_request_query(request, "principal");
+    if (principal == NULL)
+        return error_set(err, ERROR_UNAUTHENTICATED, "the API key is missing or not valid");
+    if (owner && (!principal_is_name(owner) || !text_copy(caller->owner, sizeof caller->owner, owner)))
+        return error_set(err, ERROR_INVALID, "principal must be 1 to %d of A-Za-z0-9._@:+-", PRINCIPAL_BYTES - 1);
+    caller->principal = *principal;
+    if (!text_copy(caller->remote, sizeof caller->remote, http_request_remote(request)) ||
+        !text_copy(caller->request_id, sizeof caller->request_id, http_request_id(request)))
+        return error_set(err, ERROR_INVALID, "the request's id or address is too long");
+    return true;
+}
+
+/* --- leasing's nodes are the fleet --- */
+
+static bool place(void *context, const char *isolation, char node[static SANDBOX_NODE_BYTES], uint32_t *epoch,
+                  struct error *err)
+{
+    _Static_assert(SANDBOX_NODE_BYTES == LINK_NODE_BYTES, "one name of a node");
+    return fleet_place(context, isolation, node, epoch, err);
+}
+
+static enum node_life find(void *context, const char *node, char url[static SANDBOX_URL_BYTES])
+{
+    _Static_assert(SANDBOX_URL_BYTES == FLEET_URL_BYTES, "one URL of a node");
+    static const enum node_life LIVES[] = {[FLEET_UNKNOWN] = NODE_UNKNOWN,
+                                           [FLEET_ALIVE] = NODE_ALIVE,
+                                           [FLEET_SUSPECT] = NODE_SUSPECT,
+                                           [FLEET_LOST] = NODE_LOST};
+    return LIVES[fleet_find(context, node, url)];
+}
+
+static void call(void *context, const char *node, json_t *message,
+                 void (*done)(void *cookie, const json_t *reply, const struct error *err), void *cookie)
+{
+    fleet_call(context, node, message, done, cookie);
+}
+
+struct leasing_nodes plane_nodes(struct fleet *fleet)
+{
+    return (struct leasing_nodes){.context = fleet, .place = place, .find = find, .call = call};
+}
+
+/* --- the table --- */
+
+const struct http_route *plane_routes(size_t *count)
+{
+    static struct http_route rows[ROUTES_MAX];
+    const struct plane_rows dialects[] = {threads_rows(), sandboxes_rows(), node_rows(), admin_rows()};
+    *count = 0;
+    for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
+        if (*count + dialects[i].count > ROUTES_MAX)
+            abort(); /* a constant of the program: seen at its first start */
+        memcpy(&rows[*count], dialects[i].rows, dialects[i].count * sizeof *rows);
+        *count += dialects[i].count;
+    }
+    return rows;
+}

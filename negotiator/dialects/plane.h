@@ -1,0 +1,41 @@
+/** plane.h - what every dialect of the negotiator reaches from a request: the rules, the nodes, who asks; and the way
+ *  from a loop to the ledger thread and back. Dialects translate only. */
+#pragma once
+
+#include "negotiator/fleet/fleet.h"
+#include "negotiator/leasing/leasing.h"
+#include "shared/http/server.h"
+
+#define PLANE_BODY_BYTES (1024 * 1024) /* of any request here: none is ever spooled to a file */
+
+struct plane {
+    struct leasing *leasing;
+    struct fleet *fleet;
+    struct ledger *ledger;
+    struct principal_table *principals;
+};
+
+/** http_server_context of the request. */
+struct plane *plane_of(const struct http_request *request) MUST_USE;
+
+/** The server's hook: API keys, and the role that the route needs. */
+bool plane_authorize(struct http_request *request, const struct http_route *route, struct error *err) MUST_USE;
+
+/** What the rules ask of the nodes, answered by `fleet`. */
+struct leasing_nodes plane_nodes(struct fleet *fleet) MUST_USE;
+
+/** Who asks, and with ?principal= on whose behalf. ERROR_INVALID. */
+bool plane_caller(const struct http_request *request, struct caller *caller, struct error *err) MUST_USE;
+
+/** All routes of all dialects, one table. */
+const struct http_route *plane_routes(size_t *count) MUST_USE;
+
+/** One dialect's rows. */
+struct plane_rows {
+    const struct http_route *rows;
+    size_t count;
+};
+struct plane_rows threads_rows(void);
+struct plane_rows sandboxes_rows(void);
+struct plane_rows node_rows(void);
+struct plane_rows admin_rows(void);

@@ -1,0 +1,174 @@
+/* threads.c - the native dialect's threads: negotiate a sandbox, look at it, let it go (protocol.md, 2). */
+#include "negotiator/dialects/plane.h"
+#include "negotiator/dialects/shown.h"
+#include "negotiator/dialects/waiting.h"
+#include "negotiator/dialects/wish.h"
+#include "shared/base/text.h"
+
+#include <sodium.h>
+#include <string.h>
+
+enum { HASH_BYTES = 32, ONCE_KEY_MAX = 255, REFRESH_PERCENT = 20 };
+
+/* --- the answer --- */
+
+static json_t *granted_scopes(const struct scope_set *set)
+{
+    char text[SCOPE_TEXT_BYTES];
+    json_t *list = json_array();
+    scope_format(set, text);
+    char *rest = NULL;
+    for (char *atom = strtok_r(text, " ", &rest); atom; atom = strtok_r(NULL, " ", &rest))
+        json_array_append_new(list, json_string(atom));
+    return list;
+}
+
+static json_t *shown_hint(const struct negotiation *n)
+{
+    if (!n->hint.given)
+        return NULL;
+    return json_pack("{s:s, s:b, s:s*}", "given", n->wanted.hint, "honored", n->hint.honored, "reason",
+                     n->hint.honored ? NULL : n->hint.reason);
+}
+
+static json_t *shown_grant(const struct negotiation *n, const char *token)
+{
+    const struct capability_claims *claims = &n->claims;
+    int64_t refresh = claims->expires_at - (claims->expires_at - claims->issued_at) * REFRESH_PERCENT / 100;
+    const struct sandbox *sandbox = &n->sandbox;
+    json_t *brief = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b}", "id", sandbox->id, "name", sandbox->name, "state",
+                              sandbox_state_name(sandbox->state), "template", sandbox->template_name, "isolation",
+                              sandbox->isolation, "node", sandbox->node, "reused", !n->created);
+    return json_pack("{s:s, s:o, s:o*, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "protocol_version", "1.0", "sandbox",
+                     brief, "hint", shown_hint(n), "lease", shown_lease(&n->lease), "token", token, "token_type",
+                     "Bearer", "jti", claims->jti, "scopes", granted_scopes(&claims->scopes), "expires_at",
+                     shown_time(claims->expires_at * 1000), "refresh_before", shown_time(refresh * 1000), "endpoints",
+                     shown_endpoints(n->url, sandbox->id, n->wanted.capability_url ? token : NULL));
+}
+
+/* waiting.h's print: on the loop, with the grant durable. */
+static void print_grant(struct http_request *request, const struct negotiation *n)
+{
+    char token[CAPABILITY_TEXT_BYTES];
+    struct error err = {0};
+    if (n->refusal.kind != ERROR_NONE || !leasing_mint(plane_of(request)->leasing, n, token, &err)) {
+        waiting_refuse(request, n->refusal.kind != ERROR_NONE ? &n->refusal : &err);
+        return;
+    }
+    http_reply_json(request, n->created ? 201 : 200, shown_grant(n, token));
+    sodium_memzero(token, sizeof token);
+}
+
+/* --- the question --- */
+
+static void hash_parts(char to[static 2 * HASH_BYTES + 1], const char *const *parts, size_t count)
+{
+    crypto_generichash_state state;
+    uint8_t hash[HASH_BYTES];
+    crypto_generichash_init(&state, NULL, 0, sizeof hash);
+    for (size_t i = 0; i < count; i++) /* each with its NUL, so that parts cannot run into each other */
+        crypto_generichash_update(&state, (const uint8_t *)parts[i], strlen(parts[i]) + 1);
+    crypto_generichash_final(&state, hash, sizeof hash);
+    text_hex(to, hash, sizeof hash);
+}
+
+static bool read_once(const struct http_request *request, struct negotiation *n, struct error *err)
+{
+    const char *key = http_request_header(request, "idempotency-key");
+    if (key == NULL)
+        return true;
+    size_t length = strnlen(key, ONCE_KEY_MAX + 1);
+    if (length == 0 || length > ONCE_KEY_MAX)
+        return error_set(err, ERROR_INVALID, "Idempotency-Key must be 1 to %d bytes", ONCE_KEY_MAX);
+    const char *parts[] = {n->caller.principal.name, n->caller.owner, "POST /threads/{thread}/sandbox", n->thread_id,
+                           key};
+    hash_parts(n->idempotency, parts, sizeof parts / sizeof *parts);
+    size_t size = 0;
+    const char *body = http_request_body(request, &size);
+    uint8_t hash[HASH_BYTES];
+    crypto_generichash(hash, sizeof hash, (const uint8_t *)body, size, NULL, 0);
+    text_hex(n->body_hash, hash, sizeof hash);
+    return true;
+}
+
+static bool read_thread(const struct http_request *request, char to[static CAPABILITY_THREAD_BYTES], struct error *err)
+{
+    const char *thread = http_request_parameter(request, "thread_id");
+    return (lease_is_thread_id(thread) && text_copy(to, CAPABILITY_THREAD_BYTES, thread)) ||
+           error_set(err, ERROR_INVALID, "a thread id is 1 to %d of A-Za-z0-9._:-, and not . or ..",
+                     CAPABILITY_THREAD_BYTES - 1);
+}
+
+static bool read_negotiation(const struct http_request *request, struct negotiation *n, struct error *err)
+{
+    if (!read_thread(request, n->thread_id, err) || !plane_caller(request, &n->caller, err) ||
+        !read_once(request, n, err))
+        return false;
+    json_t *body = http_request_json(request, err);
+    if (body == NULL)
+        return false;
+    bool read = wish_read(&n->wanted, body, err);
+    json_decref(body);
+    return read;
+}
+
+static void negotiate(struct http_request *request)
+{
+    struct error err = {0};
+    AUTO(negotiation) *n = negotiation_new();
+    if (!read_negotiation(request, n, &err)) {
+        http_reply_error(request, &err);
+        return;
+    }
+    struct waiting *waiting = waiting_start(request, n, print_grant);
+    if (leasing_negotiate(plane_of(request)->leasing, n, &err)) {
+        n = NULL; /* the rules have it */
+        return;
+    }
+    waiting_cancel(waiting);
+    http_reply_error(request, &err);
+}
+
+/* --- the other two --- */
+
+static void print_thread(struct http_request *request, const struct question *q)
+{
+    if (q->refusal.kind != ERROR_NONE) {
+        waiting_refuse(request, &q->refusal);
+        return;
+    }
+    http_reply_json(request, 200,
+                    json_pack("{s:o, s:o}", "sandbox", shown_sandbox(&q->sandbox), "lease", shown_lease(&q->lease)));
+}
+
+static void ask(struct http_request *request, enum question_verb verb,
+                void (*print)(struct http_request *request, const struct question *q))
+{
+    struct error err = {0};
+    AUTO(question) *q = question_new();
+    q->verb = verb;
+    if (read_thread(request, q->thread_id, &err) && plane_caller(request, &q->caller, &err))
+        waiting_ask(request, TAKE(q), print);
+    else
+        http_reply_error(request, &err);
+}
+
+static void get_thread(struct http_request *request)
+{
+    ask(request, QUESTION_THREAD, print_thread);
+}
+
+static void release_thread(struct http_request *request)
+{
+    ask(request, QUESTION_RELEASE, waiting_print_done);
+}
+
+struct plane_rows threads_rows(void)
+{
+    static const struct http_route ROWS[] = {
+        {"POST", "/threads/{thread_id}/sandbox", HTTP_BEARER | HTTP_API_KEY, "user", PLANE_BODY_BYTES, negotiate},
+        {"GET", "/threads/{thread_id}/sandbox", HTTP_BEARER | HTTP_API_KEY, "viewer", 0, get_thread},
+        {"DELETE", "/threads/{thread_id}/sandbox", HTTP_BEARER | HTTP_API_KEY, "user", 0, release_thread},
+    };
+    return (struct plane_rows){ROWS, sizeof ROWS / sizeof *ROWS};
+}

@@ -1,0 +1,280 @@
+#include "negotiator/dialects/wish.h"
+
+#include "shared/base/text.h"
+
+#include <string.h>
+
+/* One field of an object; `read` sees no null (which is as if the field were missing). */
+struct field {
+    const char *name;
+    bool (*read)(struct wanted *wanted, const char *name, json_t *value, struct error *err);
+};
+
+static bool wrong(const char *name, const char *must, struct error *err)
+{
+    return error_set(err, ERROR_INVALID, "%.64s must be %s", name, must);
+}
+
+static bool not_served(const char *name, const char *only, struct error *err)
+{
+    return error_set(err, ERROR_INVALID, "%s is not served yet%s", name, only);
+}
+
+static bool read_object(struct wanted *wanted, json_t *object, const struct field *fields, size_t count,
+                        struct error *err)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach (object, key, value) {
+        size_t i = 0;
+        while (i < count && strcmp(fields[i].name, key) != 0)
+            i++;
+        if (i == count)
+            return error_set(err, ERROR_INVALID, "unknown field \"%.64s\"", key);
+        if (!json_is_null(value) && !fields[i].read(wanted, key, value, err))
+            return false;
+    }
+    return true;
+}
+
+static bool take_text(char *to, size_t size, const char *name, const json_t *value, const char *also,
+                      struct error *err)
+{
+    const char *text = json_string_value(value);
+    if (text && strlen(text) == json_string_length(value) && text_is_made_of(text, size - 1, also) &&
+        text_copy(to, size, text))
+        return true;
+    return error_set(err, ERROR_INVALID, "%.64s must be a text of 1 to %zu letters, digits and %s", name, size - 1,
+                     also);
+}
+
+static bool take_amount(int64_t *to, const char *name, const json_t *value, struct error *err)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 1)
+        return wrong(name, "a whole number above 0", err);
+    *to = json_integer_value(value);
+    return true;
+}
+
+/* --- the fields --- */
+
+static bool read_mode(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    const char *text = json_string_value(value);
+    if (text_equal(text, "ensure"))
+        wanted->mode = WANTED_ENSURE;
+    else if (text_equal(text, "attach_only"))
+        wanted->mode = WANTED_ATTACH_ONLY;
+    else if (text_equal(text, "create_only"))
+        wanted->mode = WANTED_CREATE_ONLY;
+    else
+        return wrong(name, "\"ensure\", \"attach_only\" or \"create_only\"", err);
+    return true;
+}
+
+/* `sandbox` and its alias `sandbox_id`. */
+static bool read_hint(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    char hint[SANDBOX_NAME_BYTES];
+    if (!take_text(hint, sizeof hint, name, value, "._:-", err))
+        return false;
+    if (wanted->hint[0] && strcmp(wanted->hint, hint) != 0)
+        return error_set(err, ERROR_INVALID, "sandbox and sandbox_id name different sandboxes");
+    memcpy(wanted->hint, hint, sizeof hint);
+    return true;
+}
+
+static bool read_hint_policy(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    const char *text = json_string_value(value);
+    wanted->hint_required = text_equal(text, "require");
+    return wanted->hint_required || text_equal(text, "prefer") || wrong(name, "\"prefer\" or \"require\"", err);
+}
+
+static bool read_scopes(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    static const char MUST[] = "a list of at most 16 texts without blanks";
+    AUTO_TEXT all = {0};
+    size_t i;
+    json_t *each;
+    if (!json_is_array(value) || json_array_size(value) > SCOPE_ATOMS_MAX)
+        return wrong(name, MUST, err);
+    json_array_foreach (value, i, each) {
+        const char *atom = json_string_value(each);
+        if (atom == NULL || atom[0] == '\0' || json_string_length(each) >= SCOPE_ATOM_BYTES ||
+            strpbrk(atom, " \t\r\n"))
+            return wrong(name, MUST, err);
+        if (i > 0)
+            text_append_string(&all, " ");
+        text_append_string(&all, atom);
+    }
+    wanted->scopes_given = true;
+    return scope_parse(&wanted->scopes, all.data ? all.data : "", all.length, SCOPE_UNKNOWN_DROPPED, err) ||
+           error_prefix(err, "scopes");
+}
+
+static bool read_ttl(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    return take_amount(&wanted->ttl_s, name, value, err);
+}
+
+static bool read_idle_timeout(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    return take_amount(&wanted->idle_timeout_s, name, value, err);
+}
+
+static bool read_max_lifetime(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    return take_amount(&wanted->max_lifetime_s, name, value, err);
+}
+
+static bool read_template(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    return take_text(wanted->template_name, sizeof wanted->template_name, name, value, "._:-", err);
+}
+
+static bool read_isolation(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    return take_text(wanted->isolation, sizeof wanted->isolation, name, value, "._:-", err);
+}
+
+static bool read_cpu(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    double cores = json_number_value(value);
+    if (!json_is_number(value) || !(cores >= 0.05 && cores <= 1000))
+        return wrong(name, "a number of cores from 0.05 to 1000", err);
+    wanted->resources.cpu_milli = (int64_t)(cores * 1000 + 0.5);
+    return true;
+}
+
+static bool read_memory(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    return take_amount(&wanted->resources.memory_mb, name, value, err);
+}
+
+static bool read_disk(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    return take_amount(&wanted->resources.disk_mb, name, value, err);
+}
+
+static bool read_pids(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    return take_amount(&wanted->resources.pids, name, value, err);
+}
+
+static bool read_resources(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    static const struct field FIELDS[] = {
+        {"cpu", read_cpu}, {"memory_mb", read_memory}, {"disk_mb", read_disk}, {"pids", read_pids}};
+    if (!json_is_object(value))
+        return wrong(name, "an object of cpu, memory_mb, disk_mb and pids", err);
+    return read_object(wanted, value, FIELDS, sizeof FIELDS / sizeof *FIELDS, err) || error_prefix(err, "resources");
+}
+
+static bool read_egress(struct wanted *wanted UNUSED, const char *name UNUSED, json_t *value, struct error *err)
+{
+    return text_equal(json_string_value(value), "none") ||
+           not_served("network.egress", ", other than \"none\"", err);
+}
+
+static bool read_network(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    static const struct field FIELDS[] = {{"egress", read_egress}};
+    if (!json_is_object(value))
+        return wrong(name, "an object", err);
+    return read_object(wanted, value, FIELDS, 1, err) || error_prefix(err, "network");
+}
+
+static bool read_env(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    if (!json_is_object(value))
+        return wrong(name, "an object of texts", err);
+    wanted->env = json_incref(value);
+    return true;
+}
+
+/* Lists that must be empty until there is something behind them. */
+static bool read_unserved(struct wanted *wanted UNUSED, const char *name, json_t *value, struct error *err)
+{
+    return (json_is_array(value) && json_array_size(value) == 0) || not_served(name, "", err);
+}
+
+static bool read_on_idle(struct wanted *wanted UNUSED, const char *name, json_t *value, struct error *err)
+{
+    return text_equal(json_string_value(value), "stop") || not_served(name, ", other than \"stop\"", err);
+}
+
+static bool read_name(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    return take_text(wanted->name, sizeof wanted->name, name, value, "-", err);
+}
+
+static bool read_metadata(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    if (!json_is_object(value))
+        return wrong(name, "an object of texts", err);
+    wanted->metadata = json_incref(value);
+    return true;
+}
+
+static bool read_actor(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    char who[129] = "";
+    const char *type = json_string_value(json_object_get(value, "type"));
+    const json_t *id = json_object_get(value, "id");
+    size_t known = (type ? 1U : 0U) + (id ? 1U : 0U);
+    bool human = text_equal(type, "human"), agent = text_equal(type, "agent");
+    if ((!human && !agent) || json_object_size(value) != known || (agent && id == NULL))
+        return wrong(name, "{\"type\": \"human\" or \"agent\", \"id\": ...}; an agent has an id", err);
+    if (id && !take_text(who, sizeof who, "actor.id", id, "._:@+-", err))
+        return false;
+    return text_format(wanted->actor, sizeof wanted->actor, "%s%s%s", type, who[0] ? ":" : "", who) ||
+           wrong(name, "shorter", err);
+}
+
+static bool read_wait(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > WANTED_WAIT_MAX_S)
+        return wrong(name, "a whole number of seconds from 0 to 300", err);
+    wanted->wait_given = true;
+    wanted->wait_s = json_integer_value(value);
+    return true;
+}
+
+static bool read_capability_url(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    wanted->capability_url = json_is_true(value);
+    return json_is_boolean(value) || wrong(name, "true or false", err);
+}
+
+bool wish_read(struct wanted *wanted, const json_t *body, struct error *err)
+{
+    static const struct field FIELDS[] = {{"mode", read_mode},
+                                          {"sandbox", read_hint},
+                                          {"sandbox_id", read_hint},
+                                          {"hint_policy", read_hint_policy},
+                                          {"scopes", read_scopes},
+                                          {"ttl", read_ttl},
+                                          {"idle_timeout", read_idle_timeout},
+                                          {"max_lifetime", read_max_lifetime},
+                                          {"template", read_template},
+                                          {"isolation", read_isolation},
+                                          {"resources", read_resources},
+                                          {"network", read_network},
+                                          {"env", read_env},
+                                          {"ports", read_unserved},
+                                          {"volumes", read_unserved},
+                                          {"entrypoint", read_unserved},
+                                          {"on_idle", read_on_idle},
+                                          {"name", read_name},
+                                          {"metadata", read_metadata},
+                                          {"actor", read_actor},
+                                          {"wait", read_wait},
+                                          {"capability_url", read_capability_url}};
+    json_t *object = json_deep_copy(body); /* kept parts then share nothing with the request */
+    bool read = read_object(wanted, object, FIELDS, sizeof FIELDS / sizeof *FIELDS, err);
+    json_decref(object);
+    if (read && strcmp(wanted->hint, "auto") == 0)
+        wanted->hint[0] = '\0';
+    return read;
+}

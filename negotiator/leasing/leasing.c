@@ -1,0 +1,113 @@
+#include "negotiator/leasing/leasing.h"
+
+#include "negotiator/leasing/leasing_internal.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct leasing *leasing_new(const struct leasing_options *options)
+{
+    struct leasing *leasing = memory_new(sizeof *leasing);
+    leasing->options = *options;
+    leasing->master = *options->master;
+    leasing->options.master = &leasing->master;
+    if (!text_copy(leasing->deployment, sizeof leasing->deployment, options->deployment))
+        abort(); /* made by us, of a fixed form */
+    leasing->options.deployment = leasing->deployment;
+    key_derive(&leasing->audit_key, &leasing->master, "parley/audit/1");
+    return leasing;
+}
+
+void leasing_free(struct leasing *leasing)
+{
+    if (leasing == NULL)
+        return;
+    starting_done(&leasing->starting);
+    key_done(&leasing->master);
+    key_done(&leasing->audit_key);
+    free(leasing);
+}
+
+void leasing_stopping(struct leasing *leasing)
+{
+    atomic_store(&leasing->stopping, true);
+}
+
+struct work work_begin(struct leasing *leasing, struct kv *kv, struct kv_change *change, struct error *err)
+{
+    return (struct work){
+        .leasing = leasing, .kv = kv, .change = change, .now = leasing->options.wall_ms(), .err = err};
+}
+
+const char *caller_owner(const struct caller *caller)
+{
+    return caller->owner[0] ? caller->owner : caller->principal.name;
+}
+
+bool caller_may(const struct caller *caller, enum role needed, struct error *refusal)
+{
+    bool own = strcmp(caller_owner(caller), caller->principal.name) == 0;
+    if (!own && caller->principal.role != ROLE_ADMIN)
+        return error_set(refusal, ERROR_NOT_FOUND, "no such thread or sandbox"); /* never 403: it would tell */
+    if (caller->principal.role < needed)
+        return error_set(refusal, ERROR_FORBIDDEN, "this needs role %s; the key has role %s", role_name(needed),
+                         role_name(caller->principal.role));
+    return true;
+}
+
+struct negotiation *negotiation_new(void)
+{
+    return memory_new(sizeof(struct negotiation));
+}
+
+void negotiation_free(struct negotiation *negotiation)
+{
+    if (negotiation == NULL)
+        return;
+    wanted_done(&negotiation->wanted);
+    sandbox_done(&negotiation->sandbox);
+    free(negotiation);
+}
+
+struct question *question_new(void)
+{
+    return memory_new(sizeof(struct question));
+}
+
+void question_free(struct question *question)
+{
+    if (question == NULL)
+        return;
+    sandbox_done(&question->sandbox);
+    for (size_t i = 0; i < question->count; i++)
+        sandbox_done(&question->list[i]);
+    free(question->list);
+    free(question);
+}
+
+bool leasing_negotiate(struct leasing *leasing, struct negotiation *negotiation, struct error *err)
+{
+    if (!lease_is_thread_id(negotiation->thread_id))
+        return error_set(err, ERROR_INVALID, "a thread id is 1 to %d of A-Za-z0-9._:-, and not . or ..",
+                         CAPABILITY_THREAD_BYTES - 1);
+    if (!principal_is_name(caller_owner(&negotiation->caller)))
+        return error_set(err, ERROR_INVALID, "principal is not a name");
+    if (!wanted_check(&negotiation->wanted, &leasing->options.limits, err))
+        return false;
+    negotiation->leasing = leasing;
+    negotiate_submit(negotiation);
+    return true;
+}
+
+bool leasing_mint(const struct leasing *leasing, const struct negotiation *negotiation,
+                  char token[static CAPABILITY_TEXT_BYTES], struct error *err)
+{
+    const struct sandbox *sandbox = &negotiation->sandbox;
+    AUTO_KEY node, root, key;
+    key_node(&node, &leasing->master, sandbox->node, sandbox->node_epoch);
+    key_sandbox_root(&root, &node, sandbox->id);
+    key_token(&key, &root, sandbox->epoch);
+    return capability_mint(token, &negotiation->claims, &key, err);
+}

@@ -1,0 +1,162 @@
+/** leasing.h - the rules: who may have which sandbox, and for how long. No HTTP, no files: a dialect asks, the rules run
+ *  on the ledger thread, and what they decided is durable before the answer is given.
+ *
+ *  Words: a *principal* owns *threads* and *sandboxes*; a *lease* is a thread's hold on one sandbox; a *grant* is what one
+ *  negotiation gives: lease, scopes, token. The last lease of a sandbox ends it. */
+#pragma once
+
+#include "negotiator/leasing/principal.h"
+#include "negotiator/leasing/sandbox.h"
+#include "negotiator/leasing/wanted.h"
+#include "negotiator/ledger/ledger.h"
+#include "shared/capability/capability.h"
+
+struct leasing;
+
+enum node_life { NODE_UNKNOWN, NODE_ALIVE, NODE_SUSPECT, NODE_LOST };
+
+/** What the rules need of the nodes. All but `call` are quick and may be asked from any thread. */
+struct leasing_nodes {
+    void *context;
+    /** Picks a node with room for `isolation` ("auto": any). ERROR_NO_CAPACITY, ERROR_NODE_UNREACHABLE. */
+    bool (*place)(void *context, const char *isolation, char node[static SANDBOX_NODE_BYTES], uint32_t *epoch,
+                  struct error *err);
+    /** Its advertised URL, without a slash at the end ("" when it is not known). */
+    enum node_life (*find)(void *context, const char *node, char url[static SANDBOX_URL_BYTES]);
+    /** Sends a message of the node link (taken); done(cookie, reply, err) once, on any thread but never inside this
+     *  call; reply is borrowed, NULL on failure. `done` may be NULL. */
+    void (*call)(void *context, const char *node, json_t *message,
+                 void (*done)(void *cookie, const json_t *reply, const struct error *err), void *cookie);
+};
+
+struct leasing_options {
+    struct ledger *ledger;
+    const struct key *master; /* copied */
+    const char *deployment;   /* iss of every token; copied */
+    struct leasing_nodes nodes;
+    struct wanted_limits limits;
+    int64_t (*wall_ms)(void);
+};
+
+struct leasing *leasing_new(const struct leasing_options *options);
+/** After the ledger and the nodes have stopped. */
+void leasing_free(struct leasing *leasing);
+DEFINE_AUTO(leasing)
+
+/** From now on a failed node call decides nothing: what is provisioning stays so and the next start finishes it. */
+void leasing_stopping(struct leasing *leasing);
+
+/** On whose behalf, from where: for the permission checks and the audit. */
+struct caller {
+    struct principal principal;
+    char owner[PRINCIPAL_BYTES]; /* whose thread or sandbox; "" the principal's own. Others': admins only */
+    char remote[64];
+    char request_id[65];
+};
+
+/** How the hint fared. */
+struct hint_answer {
+    bool given, honored;
+    const char *reason; /* static; NULL when honored */
+};
+
+/** One negotiation: the question above, the answer below. */
+struct negotiation {
+    struct caller caller;
+    struct wanted wanted;
+    char thread_id[CAPABILITY_THREAD_BYTES];
+    char idempotency[65]; /* hex hash over principal, route and Idempotency-Key; "" none */
+    char body_hash[65];   /* hex; with the former */
+    /* Called on the ledger thread. */
+    void (*starting)(void *cookie);     /* at most once: the sandbox is being made, the answer will take a while */
+    bool (*is_abandoned)(void *cookie); /* nobody waits any more: no token need be made */
+    void (*answered)(void *cookie, struct negotiation *negotiation); /* once; it is the callee's from then on */
+    void *cookie;
+
+    struct error refusal; /* ERROR_NONE: granted */
+    bool created;         /* else attached */
+    struct hint_answer hint;
+    struct sandbox sandbox;
+    struct lease lease;
+    struct capability_claims claims; /* what leasing_mint makes a token of */
+    char url[SANDBOX_URL_BYTES];     /* of the node */
+
+    /* Private to leasing. */
+    struct leasing *leasing;
+    struct negotiation *next; /* in the list of those who wait for one sandbox */
+    bool must_wait, told;
+};
+
+struct negotiation *negotiation_new(void);
+void negotiation_free(struct negotiation *negotiation);
+DEFINE_AUTO(negotiation)
+
+/** Checks the bounds of what is wanted and queues it; takes it. ERROR_INVALID at once, then it stays the caller's. Any
+ *  thread. Refusals of the rules come as negotiation->refusal. */
+bool leasing_negotiate(struct leasing *leasing, struct negotiation *negotiation, struct error *err) MUST_USE;
+
+/** The token of a granted negotiation: nothing but keys and claims, so it runs where the answer is printed, not on the
+ *  ledger thread. */
+bool leasing_mint(const struct leasing *leasing, const struct negotiation *negotiation,
+                  char token[static CAPABILITY_TEXT_BYTES], struct error *err) MUST_USE;
+
+/* The other questions. */
+enum question_verb {
+    QUESTION_THREAD,  /* the thread's lease and sandbox */
+    QUESTION_RELEASE, /* ends the thread's lease */
+    QUESTION_SANDBOX, /* one sandbox, also an ended one while it is remembered */
+    QUESTION_DELETE,  /* ends a sandbox */
+    QUESTION_LIST
+};
+
+#define QUESTION_LIST_MAX 200
+
+struct question {
+    enum question_verb verb;
+    struct caller caller;
+    char thread_id[CAPABILITY_THREAD_BYTES];
+    char sandbox_id[RANDOM_ID_BYTES];
+    /* LIST: states as bits (0: the live ones), a name or "", where to go on or "", 1..200. */
+    unsigned states;
+    char name[SANDBOX_NAME_BYTES];
+    char cursor[RANDOM_ID_BYTES];
+    size_t limit;
+    void (*answered)(void *cookie, struct question *question); /* on the ledger thread; the callee's from then on */
+    void *cookie;
+
+    struct error refusal;
+    struct sandbox sandbox;
+    struct lease lease;
+    struct sandbox *list; /* LIST: owned */
+    size_t count;
+    char next[RANDOM_ID_BYTES]; /* cursor of the next page; "" the end */
+
+    struct leasing *leasing; /* private */
+    bool destroy;
+};
+
+struct question *question_new(void);
+void question_free(struct question *question);
+DEFINE_AUTO(question)
+
+/** Queues it; takes it. Any thread. */
+void leasing_ask(struct leasing *leasing, struct question *question);
+
+/** What a node's heartbeat said, authenticated and checked; and what has to be done about it. */
+struct leasing_report {
+    struct leasing *leasing;
+    char node[SANDBOX_NODE_BYTES];
+    const json_t *message;    /* borrowed: sandboxes, ended */
+    int64_t previous_seen_ms; /* wall time of the heartbeat before, of the same incarnation; 0: there was none */
+    json_t *ended_known;      /* owned; ids for the reply */
+    json_t *calls;            /* owned; private: node calls to make once durable */
+    json_t *unknown;          /* owned; ids on the node that the ledger does not know */
+};
+void leasing_report_done(struct leasing_report *report);
+
+/** The rule for it: marks what ended, ends leases that ran out, finishes what was left provisioning, forgets what is
+ *  old. Ledger thread. */
+enum kv_outcome leasing_report_rule(struct kv *kv, struct leasing_report *report, struct error *err);
+
+/** After its change is durable: makes the calls. Ledger thread. */
+void leasing_report_act(struct leasing_report *report);

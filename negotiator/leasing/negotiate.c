@@ -1,0 +1,418 @@
+#include "negotiator/leasing/leasing_internal.h"
+#include "negotiator/leasing/naming.h"
+#include "shared/base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What a role's policy gives at most (protocol.md, 3). */
+static const char SCOPES_ALLOWED[] = "fs:rw shell process code port snapshot";
+static const int64_t LEASE_MIN_MS = 1000; /* a lease that ends sooner is of no use: not made, and not found */
+enum { NAME_TRIES = 16, NAME_TRIES_PLAIN = 8 };
+
+static int64_t or_default(int64_t value, int64_t fallback)
+{
+    return value ? value : fallback;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A conflict runs the rule again, a waiter comes back: nothing of an earlier run may shine through. */
+static void forget_answer(struct negotiation *n)
+{
+    n->refusal = (struct error){0};
+    n->created = n->must_wait = false;
+    n->hint = (struct hint_answer){.given = n->wanted.hint[0] != '\0'};
+    sandbox_done(&n->sandbox);
+    n->lease = (struct lease){0};
+    n->url[0] = '\0';
+}
+
+/* --- the grant --- */
+
+static bool grant_scopes(struct scope_set *to, const struct wanted *wanted)
+{
+    struct scope_set allowed;
+    if (!scope_parse(&allowed, SCOPES_ALLOWED, strlen(SCOPES_ALLOWED), SCOPE_UNKNOWN_REFUSED, NULL))
+        return false;
+    if (wanted->scopes_given)
+        scope_intersect(to, &wanted->scopes, &allowed);
+    else
+        *to = allowed;
+    return true;
+}
+
+void negotiate_claim(struct negotiation *n, int64_t now)
+{
+    const struct wanted_limits *limits = &n->leasing->options.limits;
+    struct capability_claims *claims = &n->claims;
+    *claims = (struct capability_claims){.epoch = n->sandbox.epoch};
+    char jti[RANDOM_ID_BYTES];
+    random_id(jti, "tok");
+    bool fits = text_copy(claims->issuer, sizeof claims->issuer, n->leasing->deployment) &&
+                text_copy(claims->sandbox_id, sizeof claims->sandbox_id, n->sandbox.id) &&
+                text_copy(claims->principal, sizeof claims->principal, caller_owner(&n->caller)) &&
+                text_copy(claims->jti, sizeof claims->jti, jti) && text_copy(claims->family, sizeof claims->family, jti) &&
+                text_copy(claims->thread_id, sizeof claims->thread_id, n->thread_id) &&
+                text_copy(claims->lease, sizeof claims->lease, n->lease.id) &&
+                text_copy(claims->actor, sizeof claims->actor, n->wanted.actor[0] ? n->wanted.actor : "human") &&
+                grant_scopes(&claims->scopes, &n->wanted);
+    if (!fits)
+        claims->scopes.count = 0; /* cannot be: all were bounded to these sizes before */
+    claims->root_scopes = claims->scopes;
+    int64_t ttl = smaller(or_default(n->wanted.ttl_s, limits->ttl_default_s), limits->ttl_max_s);
+    claims->issued_at = now / 1000;
+    claims->expires_at = smaller(claims->issued_at + ttl, n->lease.max_expires_at / 1000);
+}
+
+bool negotiate_audit(struct work *work, const struct negotiation *n)
+{
+    bool granted = n->refusal.kind == ERROR_NONE;
+    char scope[SCOPE_TEXT_BYTES] = "";
+    if (granted)
+        scope_format(&n->claims.scopes, scope);
+    int status = granted ? (n->created ? 201 : 200) : error_http_status(n->refusal.kind);
+    struct audit_record record = {.node = n->sandbox.node,
+                                  .action = "negotiate",
+                                  .outcome = granted ? "ok" : "refused",
+                                  .status = status,
+                                  .actor = n->wanted.actor[0] ? n->wanted.actor : "human",
+                                  .thread_id = n->thread_id,
+                                  .sandbox_id = n->sandbox.id,
+                                  .lease = n->lease.id,
+                                  .jti = granted ? n->claims.jti : "",
+                                  .scope = scope,
+                                  .detail = n->refusal.message};
+    return store_audit(work, &n->caller, &record);
+}
+
+static bool remember_once(struct work *work, const struct negotiation *n, struct once once)
+{
+    if (n->idempotency[0] == '\0' || once.revision > 0)
+        return true;
+    if (!text_copy(once.body_hash, sizeof once.body_hash, n->body_hash) ||
+        !text_copy(once.sandbox_id, sizeof once.sandbox_id, n->sandbox.id))
+        return error_set(work->err, ERROR_INTERNAL, "an Idempotency-Key's row does not fit");
+    store_put_once(work, n->idempotency, &once);
+    return true;
+}
+
+/* --- attaching --- */
+
+static struct lease new_lease(const struct work *work, const struct negotiation *n, uint64_t replaced)
+{
+    const struct wanted_limits *limits = &work->leasing->options.limits;
+    struct lease lease = {.created_at = work->now, .revision = replaced};
+    random_id(lease.id, "lse");
+    memcpy(lease.thread_id, n->thread_id, sizeof lease.thread_id);
+    memcpy(lease.sandbox_id, n->sandbox.id, sizeof lease.sandbox_id);
+    lease.idle_timeout_s = or_default(n->wanted.idle_timeout_s, limits->idle_timeout_s);
+    int64_t lifetime = or_default(n->wanted.max_lifetime_s, limits->max_lifetime_s);
+    int64_t hardest = n->sandbox.created_at + limits->max_lifetime_max_s * 1000;
+    lease.max_expires_at = smaller(work->now + lifetime * 1000, hardest);
+    lease.expires_at = smaller(work->now + lease.idle_timeout_s * 1000, lease.max_expires_at);
+    return lease;
+}
+
+/* A negotiation is a sign of life; it never shortens anything. */
+static void touch_lease(struct lease *lease, int64_t idle_timeout_s, int64_t now)
+{
+    if (idle_timeout_s > lease->idle_timeout_s)
+        lease->idle_timeout_s = idle_timeout_s;
+    int64_t expires = smaller(now + lease->idle_timeout_s * 1000, lease->max_expires_at);
+    if (expires > lease->expires_at)
+        lease->expires_at = expires;
+}
+
+static bool join(struct work *work, struct negotiation *n)
+{
+    struct sandbox *sandbox = &n->sandbox;
+    if (json_array_size(sandbox->threads) >= SANDBOX_THREADS_MAX)
+        return error_set(&n->refusal, ERROR_QUOTA, "sandbox %s already serves %d threads", sandbox->id,
+                         SANDBOX_THREADS_MAX);
+    n->lease = new_lease(work, n, n->lease.revision);
+    if (n->lease.max_expires_at < work->now + LEASE_MIN_MS)
+        return error_set(&n->refusal, ERROR_GONE, "sandbox %s is at the end of its longest life", sandbox->id);
+    if (n->lease.max_expires_at > sandbox->deadline)
+        sandbox->deadline = n->lease.max_expires_at; /* the node is told at its next heartbeat */
+    sandbox_add_thread(sandbox, n->thread_id);
+    store_put_sandbox(work, sandbox);
+    store_watch(work, sandbox, work->now);
+    return true;
+}
+
+static bool is_reachable(const struct work *work, struct negotiation *n)
+{
+    const struct leasing_nodes *nodes = &work->leasing->options.nodes;
+    enum node_life life = nodes->find(nodes->context, n->sandbox.node, n->url);
+    if ((life == NODE_ALIVE || life == NODE_SUSPECT) && n->url[0])
+        return true;
+    return error_set(&n->refusal, ERROR_NODE_UNREACHABLE, "node %s, which has sandbox %s, does not answer",
+                     n->sandbox.node, n->sandbox.id);
+}
+
+/* Attaches to n->sandbox: with the lease that is in n->lease, or with a new one. */
+static bool attach(struct work *work, struct negotiation *n, bool joining, struct once once)
+{
+    char names[160];
+    if (wanted_differs(&n->wanted, &n->sandbox, names, sizeof names))
+        return error_set(&n->refusal, ERROR_CONFLICT, "sandbox %s is otherwise than asked for in: %s", n->sandbox.id,
+                         names);
+    if (n->sandbox.state == SANDBOX_PROVISIONING) {
+        n->must_wait = true;
+        return true;
+    }
+    if (!is_reachable(work, n) || (joining && !join(work, n)))
+        return false;
+    touch_lease(&n->lease, n->wanted.idle_timeout_s, work->now);
+    store_put_lease(work, caller_owner(&n->caller), &n->lease);
+    negotiate_claim(n, work->now);
+    return remember_once(work, n, once) && negotiate_audit(work, n);
+}
+
+/* --- creating --- */
+
+static bool name_it(struct work *work, struct negotiation *n)
+{
+    char holder[RANDOM_ID_BYTES];
+    const char *owner = caller_owner(&n->caller);
+    if (n->wanted.name[0]) {
+        memcpy(n->sandbox.name, n->wanted.name, sizeof n->sandbox.name);
+        if (!store_get_name(work, owner, n->sandbox.name, holder))
+            return false;
+        return holder[0] == '\0' || error_set(&n->refusal, ERROR_CONFLICT, "the name %s is taken by sandbox %s",
+                                              n->sandbox.name, holder);
+    }
+    for (int i = 0; i < NAME_TRIES; i++) {
+        naming_pick(n->sandbox.name, i >= NAME_TRIES_PLAIN);
+        if (!store_get_name(work, owner, n->sandbox.name, holder))
+            return false;
+        if (holder[0] == '\0')
+            return true;
+    }
+    return error_set(&n->refusal, ERROR_QUOTA, "no free name was found; give one");
+}
+
+static bool fill_sandbox(struct work *work, struct negotiation *n)
+{
+    const struct wanted *wanted = &n->wanted;
+    const struct resources *fallback = &work->leasing->options.limits.resources;
+    struct sandbox *sandbox = &n->sandbox;
+    random_id(sandbox->id, "sbx");
+    sandbox->state = SANDBOX_PROVISIONING;
+    sandbox->created_at = sandbox->state_since = work->now;
+    sandbox->epoch = 1;
+    sandbox->resources = (struct resources){.cpu_milli = or_default(wanted->resources.cpu_milli, fallback->cpu_milli),
+                                            .memory_mb = or_default(wanted->resources.memory_mb, fallback->memory_mb),
+                                            .disk_mb = or_default(wanted->resources.disk_mb, fallback->disk_mb),
+                                            .pids = or_default(wanted->resources.pids, fallback->pids)};
+    sandbox->env = json_incref(wanted->env);
+    sandbox->metadata = json_incref(wanted->metadata);
+    sandbox_add_thread(sandbox, n->thread_id);
+    return text_copy(sandbox->principal, sizeof sandbox->principal, caller_owner(&n->caller)) &&
+           text_copy(sandbox->template_name, SANDBOX_WORD_BYTES,
+                     wanted->template_name[0] ? wanted->template_name : "base") &&
+           text_copy(sandbox->isolation, SANDBOX_WORD_BYTES, wanted->isolation[0] ? wanted->isolation : "auto") &&
+           text_copy(sandbox->idempotency, sizeof sandbox->idempotency, n->idempotency);
+}
+
+/* `stale` is the revision of a lease row that no longer holds, 0 for none. */
+static bool create(struct work *work, struct negotiation *n, uint64_t stale, struct once once)
+{
+    const struct leasing_nodes *nodes = &work->leasing->options.nodes;
+    struct sandbox *sandbox = &n->sandbox;
+    sandbox_done(sandbox);
+    if (!fill_sandbox(work, n))
+        return error_set(work->err, ERROR_INTERNAL, "a sandbox's row does not fit");
+    if (!name_it(work, n) ||
+        !nodes->place(nodes->context, sandbox->isolation, sandbox->node, &sandbox->node_epoch, &n->refusal)) {
+        sandbox_done(sandbox); /* its id never was */
+        return false;
+    }
+    n->lease = new_lease(work, n, stale);
+    sandbox->deadline = n->lease.max_expires_at;
+    n->created = true;
+    store_put_sandbox(work, sandbox);
+    store_put_lease(work, sandbox->principal, &n->lease);
+    store_take_name(work, sandbox);
+    store_own(work, sandbox);
+    store_watch(work, sandbox, work->now);
+    return remember_once(work, n, once);
+}
+
+/* --- deciding --- */
+
+/* Whether a hint means this sandbox. */
+static bool is_meant(const struct wanted *wanted, const struct sandbox *sandbox)
+{
+    return text_equal(wanted->hint, sandbox->id) || text_equal(wanted->hint, sandbox->name);
+}
+
+/* The caller's living sandbox of that id or name, in `target`; else n->hint.reason says why not. */
+static bool find_hinted(struct work *work, struct negotiation *n, struct sandbox *target, bool *usable)
+{
+    char id[RANDOM_ID_BYTES];
+    bool is_id = random_is_id(n->wanted.hint, "sbx");
+    *usable = false;
+    n->hint.reason = "not_found";
+    if (is_id && !text_copy(id, sizeof id, n->wanted.hint))
+        return true;
+    if (!is_id && (!sandbox_is_name(n->wanted.hint) ||
+                   !store_get_name(work, caller_owner(&n->caller), n->wanted.hint, id)))
+        return work->err->kind == ERROR_NONE;
+    if (id[0] == '\0')
+        return true;
+    if (!store_get_sandbox(work, id, target))
+        return false;
+    if (target->revision == 0 || strcmp(target->principal, caller_owner(&n->caller)) != 0)
+        return true;
+    n->hint.reason = "ended";
+    if (!sandbox_is_live(target))
+        return true;
+    *usable = true;
+    n->hint.reason = NULL;
+    return true;
+}
+
+static bool refuse_hint(struct negotiation *n, enum error_kind kind)
+{
+    return error_set(&n->refusal, kind, "the required sandbox %s cannot be had: %s", n->wanted.hint, n->hint.reason);
+}
+
+static bool decide_held(struct work *work, struct negotiation *n, struct once once)
+{
+    if (n->hint.given) {
+        n->hint.honored = is_meant(&n->wanted, &n->sandbox);
+        n->hint.reason = n->hint.honored ? NULL : "thread_has_sandbox";
+        if (!n->hint.honored && n->wanted.hint_required)
+            return refuse_hint(n, ERROR_CONFLICT);
+    }
+    if (n->wanted.mode == WANTED_CREATE_ONLY)
+        return error_set(&n->refusal, ERROR_CONFLICT, "thread %s already has sandbox %s", n->thread_id, n->sandbox.id);
+    return attach(work, n, false, once);
+}
+
+static bool decide_free(struct work *work, struct negotiation *n, uint64_t stale, struct once once)
+{
+    AUTO_SANDBOX target = {0};
+    bool usable = false;
+    if (n->hint.given && !find_hinted(work, n, &target, &usable))
+        return false;
+    if (n->hint.given && !usable && n->wanted.hint_required)
+        return refuse_hint(n, ERROR_NOT_FOUND);
+    if (usable && n->wanted.mode != WANTED_CREATE_ONLY) {
+        n->hint.honored = true;
+        sandbox_done(&n->sandbox);
+        n->sandbox = target;
+        target = (struct sandbox){0};
+        n->lease = (struct lease){.revision = stale};
+        return attach(work, n, true, once);
+    }
+    if (usable) {
+        n->hint.reason = "create_only";
+        if (n->wanted.hint_required)
+            return refuse_hint(n, ERROR_CONFLICT);
+    }
+    if (n->wanted.mode == WANTED_ATTACH_ONLY)
+        return error_set(&n->refusal, ERROR_NOT_FOUND, "thread %s has no sandbox", n->thread_id);
+    return create(work, n, stale, once);
+}
+
+/* The same Idempotency-Key and body as before: a fresh token for the same sandbox, or why that cannot be. */
+static bool decide_again(struct work *work, struct negotiation *n, bool held, struct once once)
+{
+    if (strcmp(once.body_hash, n->body_hash) != 0)
+        return error_set(&n->refusal, ERROR_CONFLICT, "this Idempotency-Key came before with another body");
+    if (held && strcmp(n->sandbox.id, once.sandbox_id) == 0) {
+        n->hint.honored = n->hint.given && is_meant(&n->wanted, &n->sandbox);
+        n->hint.reason = n->hint.honored ? NULL : "idempotency_key";
+        return attach(work, n, false, once);
+    }
+    if (!store_get_sandbox(work, once.sandbox_id, &n->sandbox))
+        return false;
+    return error_set(&n->refusal, ERROR_GONE, "sandbox %s of this Idempotency-Key is gone: %s", once.sandbox_id,
+                     n->sandbox.reason[0] ? n->sandbox.reason : "released");
+}
+
+/* False: n->refusal says no, or (when it is empty) the store failed. */
+static bool decide(struct work *work, struct negotiation *n)
+{
+    struct once once = {.revision = 0};
+    if (!caller_may(&n->caller, ROLE_USER, &n->refusal))
+        return false;
+    if (n->idempotency[0] && !store_get_once(work, n->idempotency, &once))
+        return false;
+    if (!store_get_lease(work, caller_owner(&n->caller), n->thread_id, &n->lease))
+        return false;
+    if (n->lease.revision > 0 && !store_get_sandbox(work, n->lease.sandbox_id, &n->sandbox))
+        return false;
+    bool held = n->lease.revision > 0 && sandbox_is_live(&n->sandbox) &&
+                n->lease.max_expires_at >= work->now + LEASE_MIN_MS;
+    if (once.revision > 0)
+        return decide_again(work, n, held, once);
+    return held ? decide_held(work, n, once) : decide_free(work, n, n->lease.revision, once);
+}
+
+/* A refusal is recorded, and nothing else that was gathered on the way to it. */
+static enum kv_outcome refuse(struct work *work, struct negotiation *n)
+{
+    AUTO(kv_change) *change = kv_change_new();
+    struct work own = *work;
+    own.change = change;
+    n->created = false;
+    return negotiate_audit(&own, n) ? store_apply(&own) : KV_FAILED;
+}
+
+static enum kv_outcome negotiate_rule(struct kv *kv, void *argument, struct error *err)
+{
+    struct negotiation *n = argument;
+    AUTO(kv_change) *change = kv_change_new();
+    struct work work = work_begin(n->leasing, kv, change, err);
+    forget_answer(n);
+    if (!decide(&work, n))
+        return n->refusal.kind == ERROR_NONE ? KV_FAILED : refuse(&work, n);
+    return n->must_wait ? KV_APPLIED : store_apply(&work);
+}
+
+/* --- after it is durable --- */
+
+void negotiate_answer(struct negotiation *n)
+{
+    n->answered(n->cookie, n);
+}
+
+static void tell_starting(struct negotiation *n)
+{
+    if (!n->told)
+        n->starting(n->cookie);
+    n->told = true;
+}
+
+static void negotiate_done(void *argument, const struct error *err)
+{
+    struct negotiation *n = argument;
+    struct leasing *leasing = n->leasing;
+    if (err->kind != ERROR_NONE)
+        n->refusal = *err;
+    if (n->refusal.kind != ERROR_NONE || (!n->must_wait && !n->created)) {
+        negotiate_answer(n);
+        return;
+    }
+    tell_starting(n);
+    struct starting_entry *entry = starting_entry(&leasing->starting, n->sandbox.id);
+    if (n->must_wait) {
+        starting_wait(entry, n);
+        return;
+    }
+    entry->creator = n;
+    entry->called = true;
+    settle_prepare(leasing, &n->sandbox);
+}
+
+void negotiate_submit(struct negotiation *n)
+{
+    ledger_submit(n->leasing->options.ledger, negotiate_rule, negotiate_done, n);
+}

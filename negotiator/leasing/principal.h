@@ -1,0 +1,55 @@
+/** principal.h - who asks: API keys, principals and what their roles allow (protocol.md, 1). */
+#pragma once
+
+#include "negotiator/ledger/kv.h"
+
+#include "shared/base/random.h"
+#include "shared/capability/keys.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PRINCIPAL_BYTES 129 /* a principal's name with its NUL */
+#define API_KEY_BYTES   47  /* "pk_" + 43 base64url characters + NUL */
+
+enum role { ROLE_VIEWER, ROLE_USER, ROLE_ADMIN }; /* each may do what the one before may */
+
+struct principal {
+    char name[PRINCIPAL_BYTES];
+    enum role role;
+    char key_id[RANDOM_ID_BYTES]; /* "key_...": of the API key that was shown */
+};
+
+/** "viewer", "user", "admin". */
+const char *role_name(enum role role) MUST_USE;
+bool role_parse(const char *text, enum role *role) MUST_USE;
+
+/** 1..128 of A-Z a-z 0-9 . _ @ : + - : what is safe in a key of the store, a claim and a log line. */
+bool principal_is_name(const char *text) MUST_USE;
+
+/** What the loops look keys up in. Any thread. */
+struct principal_table;
+
+/** `master` is copied. */
+struct principal_table *principal_table_new(const struct key *master);
+void principal_table_free(struct principal_table *table);
+DEFINE_AUTO(principal_table)
+
+/** Reads all keys of the store; start-up, or a rule. */
+bool principal_table_load(struct principal_table *table, struct kv *kv, struct error *err) MUST_USE;
+size_t principal_table_count(const struct principal_table *table) MUST_USE;
+
+/** Whose key this is. ERROR_UNAUTHENTICATED with one and the same sentence for every other text. Only a keyed hash of
+ *  the text is compared, so the time it takes tells nothing about a key. */
+bool principal_table_find(struct principal_table *table, const char *credential, struct principal *principal,
+                          struct error *err) MUST_USE;
+
+/** Makes a new API key's text. */
+void principal_new_api_key(char to[static API_KEY_BYTES]);
+
+/** Whether the text has the form of an API key. */
+bool principal_is_api_key(const char *text) MUST_USE;
+
+/** Adds the key's row to `change` (only its keyed hash is stored) and gives it an id, in principal->key_id. */
+void principal_add_key(struct kv_change *change, const struct key *master, const char *api_key,
+                       struct principal *principal, int64_t now_ms);

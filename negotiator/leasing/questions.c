@@ -1,0 +1,226 @@
+#include "negotiator/leasing/leasing_internal.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <string.h>
+
+enum { SCAN_MAX = 2000 }; /* rows one LIST looks at; the page then ends, with a cursor */
+
+static void forget_answer(struct question *q)
+{
+    q->refusal = (struct error){0};
+    sandbox_done(&q->sandbox);
+    for (size_t i = 0; i < q->count; i++)
+        sandbox_done(&q->list[i]);
+    q->count = 0;
+    q->next[0] = '\0';
+    q->destroy = false;
+}
+
+/* A sandbox that is not yours is not there, for reading and for ending it alike. */
+static bool is_visible(const struct question *q, const struct sandbox *sandbox)
+{
+    return q->caller.principal.role == ROLE_ADMIN || strcmp(sandbox->principal, q->caller.principal.name) == 0;
+}
+
+static bool find_thread(struct work *work, struct question *q)
+{
+    if (!store_get_lease(work, caller_owner(&q->caller), q->thread_id, &q->lease))
+        return false;
+    if (q->lease.revision > 0 && !store_get_sandbox(work, q->lease.sandbox_id, &q->sandbox))
+        return false;
+    bool held = q->lease.revision > 0 && sandbox_is_live(&q->sandbox) && q->lease.max_expires_at > work->now;
+    return held || error_set(&q->refusal, ERROR_NOT_FOUND, "thread %s has no sandbox", q->thread_id);
+}
+
+static bool find_sandbox(struct work *work, struct question *q)
+{
+    if (!store_get_sandbox(work, q->sandbox_id, &q->sandbox))
+        return false;
+    return (q->sandbox.revision > 0 && is_visible(q, &q->sandbox)) ||
+           error_set(&q->refusal, ERROR_NOT_FOUND, "no sandbox %s", q->sandbox_id);
+}
+
+static bool audit(struct work *work, const struct question *q)
+{
+    bool done = q->refusal.kind == ERROR_NONE;
+    struct audit_record record = {.node = q->sandbox.node,
+                                  .action = q->verb == QUESTION_RELEASE ? "release" : "sandbox.delete",
+                                  .outcome = done ? "ok" : "refused",
+                                  .status = done ? 204 : error_http_status(q->refusal.kind),
+                                  .thread_id = q->thread_id,
+                                  .sandbox_id = q->sandbox.revision ? q->sandbox.id : q->sandbox_id,
+                                  .lease = q->verb == QUESTION_RELEASE ? q->lease.id : "",
+                                  .detail = q->refusal.message};
+    return store_audit(work, &q->caller, &record);
+}
+
+static bool release(struct work *work, struct question *q)
+{
+    if (!caller_may(&q->caller, ROLE_USER, &q->refusal) || !find_thread(work, q))
+        return false;
+    return ending_release(work, &q->sandbox, &q->lease, "released", &q->destroy) && audit(work, q);
+}
+
+static bool delete_sandbox(struct work *work, struct question *q)
+{
+    if (!caller_may(&q->caller, ROLE_USER, &q->refusal) || !find_sandbox(work, q))
+        return false;
+    if (sandbox_has_ended(&q->sandbox))
+        return error_set(&q->refusal, ERROR_GONE, "sandbox %s has ended: %s", q->sandbox.id, q->sandbox.reason);
+    if (q->sandbox.state == SANDBOX_TERMINATING)
+        return true;
+    q->destroy = true;
+    return ending_begin(work, &q->sandbox, "deleted") && audit(work, q);
+}
+
+/* --- lists --- */
+
+struct listing {
+    struct work *work;
+    struct question *q;
+    size_t seen;
+    char last[RANDOM_ID_BYTES]; /* the last one looked at */
+    char (*ids)[RANDOM_ID_BYTES];
+    size_t id_count;
+    bool more;
+};
+
+static bool note_id(void *cookie, const char *key, const struct kv_value *value UNUSED)
+{
+    struct listing *listing = cookie;
+    const char *id = strrchr(key, '/');
+    if (listing->id_count == SCAN_MAX) {
+        listing->more = true;
+        return false;
+    }
+    if (id && text_copy(listing->ids[listing->id_count], RANDOM_ID_BYTES, id + 1))
+        listing->id_count++;
+    return true;
+}
+
+static bool collect_ids(struct listing *listing)
+{
+    const struct question *q = listing->q;
+    if (q->name[0]) {
+        if (!store_get_name(listing->work, caller_owner(&q->caller), q->name, listing->ids[0]))
+            return false;
+        listing->id_count = listing->ids[0][0] ? 1 : 0;
+        return true;
+    }
+    char first[KV_KEY_MAX_BYTES], end[KV_KEY_MAX_BYTES];
+    bool all = q->caller.principal.role == ROLE_ADMIN && q->caller.owner[0] == '\0';
+    const char *table = all ? "sandbox" : "owned/", *owner = all ? "" : caller_owner(&q->caller);
+    /* '!' follows every id that begins the same; '0' follows '/'. */
+    if (!text_format(first, sizeof first, "%s%s/%s%s", table, owner, q->cursor, q->cursor[0] ? "!" : "") ||
+        !text_format(end, sizeof end, "%s%s0", table, owner))
+        return error_set(listing->work->err, ERROR_INTERNAL, "a key does not fit");
+    return kv_range(listing->work->kv, first, end, 0, note_id, listing, listing->work->err);
+}
+
+static bool is_listed(const struct question *q, const struct sandbox *sandbox)
+{
+    if (sandbox->revision == 0 || !is_visible(q, sandbox))
+        return false;
+    if (q->name[0] && strcmp(q->name, sandbox->name) != 0)
+        return false;
+    return q->states ? (q->states & 1U << sandbox->state) != 0 : !sandbox_has_ended(sandbox);
+}
+
+static bool fill_list(struct listing *listing)
+{
+    struct question *q = listing->q;
+    for (size_t i = 0; i < listing->id_count; i++) {
+        AUTO_SANDBOX sandbox = {0};
+        if (q->count == q->limit) {
+            listing->more = true;
+            break;
+        }
+        if (!store_get_sandbox(listing->work, listing->ids[i], &sandbox))
+            return false;
+        memcpy(listing->last, listing->ids[i], sizeof listing->last);
+        if (!is_listed(q, &sandbox))
+            continue;
+        q->list[q->count++] = sandbox;
+        sandbox = (struct sandbox){0};
+    }
+    if (listing->more)
+        memcpy(q->next, listing->last, sizeof q->next);
+    return true;
+}
+
+static bool list_sandboxes(struct work *work, struct question *q)
+{
+    if (!caller_may(&q->caller, ROLE_VIEWER, &q->refusal))
+        return false;
+    if (q->limit == 0 || q->limit > QUESTION_LIST_MAX)
+        q->limit = QUESTION_LIST_MAX;
+    if (q->list == NULL)
+        q->list = memory_array(QUESTION_LIST_MAX, sizeof *q->list);
+    AUTO_FREE char(*ids)[RANDOM_ID_BYTES] = memory_array(SCAN_MAX, sizeof *ids);
+    struct listing listing = {.work = work, .q = q, .ids = ids};
+    return collect_ids(&listing) && fill_list(&listing);
+}
+
+/* --- the rule --- */
+
+static bool decide(struct work *work, struct question *q)
+{
+    switch (q->verb) {
+    case QUESTION_THREAD:
+        return caller_may(&q->caller, ROLE_VIEWER, &q->refusal) && find_thread(work, q);
+    case QUESTION_RELEASE:
+        return release(work, q);
+    case QUESTION_SANDBOX:
+        return caller_may(&q->caller, ROLE_VIEWER, &q->refusal) && find_sandbox(work, q);
+    case QUESTION_DELETE:
+        return delete_sandbox(work, q);
+    case QUESTION_LIST:
+        return list_sandboxes(work, q);
+    }
+    return error_set(work->err, ERROR_INTERNAL, "no such question");
+}
+
+static bool changes_things(const struct question *q)
+{
+    return q->verb == QUESTION_RELEASE || q->verb == QUESTION_DELETE;
+}
+
+static enum kv_outcome refuse(struct work *work, struct question *q)
+{
+    AUTO(kv_change) *change = kv_change_new();
+    struct work own = *work;
+    own.change = change;
+    q->destroy = false;
+    return audit(&own, q) ? store_apply(&own) : KV_FAILED;
+}
+
+static enum kv_outcome question_rule(struct kv *kv, void *argument, struct error *err)
+{
+    struct question *q = argument;
+    AUTO(kv_change) *change = kv_change_new();
+    struct work work = work_begin(q->leasing, kv, change, err);
+    forget_answer(q);
+    if (!decide(&work, q)) {
+        if (q->refusal.kind == ERROR_NONE)
+            return KV_FAILED;
+        return changes_things(q) ? refuse(&work, q) : KV_APPLIED;
+    }
+    return changes_things(q) ? store_apply(&work) : KV_APPLIED;
+}
+
+static void question_done(void *argument, const struct error *err)
+{
+    struct question *q = argument;
+    if (err->kind != ERROR_NONE)
+        q->refusal = *err;
+    else if (q->destroy)
+        settle_destroy(q->leasing, &q->sandbox);
+    q->answered(q->cookie, q);
+}
+
+void leasing_ask(struct leasing *leasing, struct question *q)
+{
+    q->leasing = leasing;
+    ledger_submit(leasing->options.ledger, question_rule, question_done, q);
+}

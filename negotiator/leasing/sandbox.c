@@ -1,0 +1,195 @@
+#include "negotiator/leasing/sandbox.h"
+
+#include "shared/base/text.h"
+
+#include <string.h>
+
+static const char *const STATE_NAMES[SANDBOX_STATES] = {
+    [SANDBOX_PROVISIONING] = "provisioning", [SANDBOX_ACTIVE] = "active",           [SANDBOX_IDLE] = "idle",
+    [SANDBOX_PAUSED] = "paused",             [SANDBOX_TERMINATING] = "terminating", [SANDBOX_TERMINATED] = "terminated",
+    [SANDBOX_FAILED] = "failed"};
+
+void sandbox_done(struct sandbox *sandbox)
+{
+    json_decref(sandbox->threads);
+    json_decref(sandbox->env);
+    json_decref(sandbox->metadata);
+    *sandbox = (struct sandbox){0};
+}
+
+const char *sandbox_state_name(enum sandbox_state state)
+{
+    return state < SANDBOX_STATES ? STATE_NAMES[state] : "unknown";
+}
+
+bool sandbox_state_parse(const char *text, enum sandbox_state *state)
+{
+    for (enum sandbox_state each = 0; each < SANDBOX_STATES; each++) {
+        if (text_equal(text, STATE_NAMES[each])) {
+            *state = each;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sandbox_is_live(const struct sandbox *sandbox)
+{
+    return sandbox->revision > 0 && sandbox->state < SANDBOX_TERMINATING;
+}
+
+bool sandbox_has_ended(const struct sandbox *sandbox)
+{
+    return sandbox->state == SANDBOX_TERMINATED || sandbox->state == SANDBOX_FAILED;
+}
+
+bool sandbox_is_name(const char *text)
+{
+    size_t length = text ? strnlen(text, SANDBOX_NAME_BYTES) : 0;
+    if (length == 0 || length == SANDBOX_NAME_BYTES || text[0] == '-' || text[length - 1] == '-')
+        return false;
+    return strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == length;
+}
+
+static bool is_thread(const json_t *each, const char *thread_id)
+{
+    return text_equal(json_string_value(each), thread_id);
+}
+
+void sandbox_remove_thread(struct sandbox *sandbox, const char *thread_id)
+{
+    for (size_t i = json_array_size(sandbox->threads); i > 0; i--) {
+        if (is_thread(json_array_get(sandbox->threads, i - 1), thread_id))
+            json_array_remove(sandbox->threads, i - 1);
+    }
+}
+
+void sandbox_add_thread(struct sandbox *sandbox, const char *thread_id)
+{
+    if (sandbox->threads == NULL)
+        sandbox->threads = json_array();
+    sandbox_remove_thread(sandbox, thread_id);
+    json_array_append_new(sandbox->threads, json_string(thread_id));
+}
+
+static char *dump(json_t *taken)
+{
+    char *text = json_dumps(taken, JSON_COMPACT);
+    json_decref(taken);
+    return text;
+}
+
+char *sandbox_format(const struct sandbox *sandbox)
+{
+    const struct resources *resources = &sandbox->resources;
+    json_t *json = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        "id", sandbox->id, "name", sandbox->name, "principal", sandbox->principal, "node", sandbox->node, "template",
+        sandbox->template_name, "isolation", sandbox->isolation, "state", sandbox_state_name(sandbox->state), "reason",
+        sandbox->reason, "idempotency", sandbox->idempotency, "resources", "cpu_milli",
+        (json_int_t)resources->cpu_milli, "memory_mb", (json_int_t)resources->memory_mb, "disk_mb",
+        (json_int_t)resources->disk_mb, "pids", (json_int_t)resources->pids, "epoch", (json_int_t)sandbox->epoch,
+        "node_epoch", (json_int_t)sandbox->node_epoch, "created_at", (json_int_t)sandbox->created_at, "active_since",
+        (json_int_t)sandbox->active_since, "state_since", (json_int_t)sandbox->state_since, "ended_at",
+        (json_int_t)sandbox->ended_at, "deadline", (json_int_t)sandbox->deadline);
+    json_object_set(json, "threads", sandbox->threads);
+    json_object_set(json, "env", sandbox->env);
+    json_object_set(json, "metadata", sandbox->metadata);
+    return dump(json);
+}
+
+struct texts {
+    const char *id, *name, *principal, *node, *template_name, *isolation, *state, *reason, *idempotency;
+};
+
+static bool take_texts(struct sandbox *to, const struct texts *texts)
+{
+    return text_copy(to->id, sizeof to->id, texts->id) && text_copy(to->name, sizeof to->name, texts->name) &&
+           text_copy(to->principal, sizeof to->principal, texts->principal) &&
+           text_copy(to->node, sizeof to->node, texts->node) &&
+           text_copy(to->template_name, sizeof to->template_name, texts->template_name) &&
+           text_copy(to->isolation, sizeof to->isolation, texts->isolation) &&
+           text_copy(to->reason, sizeof to->reason, texts->reason) &&
+           text_copy(to->idempotency, sizeof to->idempotency, texts->idempotency) &&
+           sandbox_state_parse(texts->state, &to->state);
+}
+
+static bool read_row(struct sandbox *to, json_t *json)
+{
+    struct texts texts;
+    json_int_t cpu = 0, memory = 0, disk = 0, pids = 0, epoch = 0, node_epoch = 0, created = 0, active = 0, since = 0,
+               ended = 0, deadline = 0;
+    int code = json_unpack(
+        json, "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        "id", &texts.id, "name", &texts.name, "principal", &texts.principal, "node", &texts.node, "template",
+        &texts.template_name, "isolation", &texts.isolation, "state", &texts.state, "reason", &texts.reason,
+        "idempotency", &texts.idempotency, "resources", "cpu_milli", &cpu, "memory_mb", &memory, "disk_mb", &disk,
+        "pids", &pids, "epoch", &epoch, "node_epoch", &node_epoch, "created_at", &created, "active_since", &active,
+        "state_since", &since, "ended_at", &ended, "deadline", &deadline);
+    if (code != 0 || !take_texts(to, &texts))
+        return false;
+    to->resources = (struct resources){.cpu_milli = cpu, .memory_mb = memory, .disk_mb = disk, .pids = pids};
+    to->epoch = (uint32_t)epoch;
+    to->node_epoch = (uint32_t)node_epoch;
+    to->created_at = created;
+    to->active_since = active;
+    to->state_since = since;
+    to->ended_at = ended;
+    to->deadline = deadline;
+    to->threads = json_incref(json_object_get(json, "threads"));
+    to->env = json_incref(json_object_get(json, "env"));
+    to->metadata = json_incref(json_object_get(json, "metadata"));
+    return true;
+}
+
+bool sandbox_parse(struct sandbox *sandbox, const char *data, size_t size, struct error *err)
+{
+    struct sandbox read = {0};
+    json_t *json = json_loadb(data, size, 0, NULL);
+    bool good = json && read_row(&read, json);
+    json_decref(json);
+    if (!good) {
+        sandbox_done(&read);
+        return error_set(err, ERROR_INTERNAL, "the row of a sandbox is damaged");
+    }
+    sandbox_done(sandbox);
+    *sandbox = read;
+    return true;
+}
+
+bool lease_is_thread_id(const char *text)
+{
+    return text_is_made_of(text, CAPABILITY_THREAD_BYTES - 1, "._:-") && strcmp(text, ".") != 0 &&
+           strcmp(text, "..") != 0;
+}
+
+char *lease_format(const struct lease *lease)
+{
+    return dump(json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "id", lease->id, "thread_id", lease->thread_id,
+                          "sandbox_id", lease->sandbox_id, "created_at", (json_int_t)lease->created_at, "expires_at",
+                          (json_int_t)lease->expires_at, "max_expires_at", (json_int_t)lease->max_expires_at,
+                          "idle_timeout", (json_int_t)lease->idle_timeout_s));
+}
+
+bool lease_parse(struct lease *lease, const char *data, size_t size, struct error *err)
+{
+    struct lease read = {0};
+    const char *id = NULL, *thread = NULL, *sandbox = NULL;
+    json_int_t created = 0, expires = 0, max_expires = 0, idle = 0;
+    json_t *json = json_loadb(data, size, 0, NULL);
+    bool good = json &&
+                json_unpack(json, "{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "id", &id, "thread_id", &thread, "sandbox_id",
+                            &sandbox, "created_at", &created, "expires_at", &expires, "max_expires_at", &max_expires,
+                            "idle_timeout", &idle) == 0 &&
+                text_copy(read.id, sizeof read.id, id) && text_copy(read.thread_id, sizeof read.thread_id, thread) &&
+                text_copy(read.sandbox_id, sizeof read.sandbox_id, sandbox);
+    json_decref(json);
+    if (!good)
+        return error_set(err, ERROR_INTERNAL, "the row of a lease is damaged");
+    read.created_at = created;
+    read.expires_at = expires;
+    read.max_expires_at = max_expires;
+    read.idle_timeout_s = idle;
+    *lease = read;
+    return true;
+}

@@ -1,0 +1,95 @@
+/** sandbox.h - a sandbox and a lease as the ledger keeps them: plain structs and their JSON rows. */
+#pragma once
+
+#include "negotiator/leasing/principal.h"
+#include "shared/base/error.h"
+#include "shared/base/random.h"
+#include "shared/capability/capability.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SANDBOX_NAME_BYTES   64  /* [a-z0-9-]: it is the sandbox's host name */
+#define SANDBOX_WORD_BYTES   64  /* template, isolation, storage */
+#define SANDBOX_REASON_BYTES 200
+#define SANDBOX_THREADS_MAX  32  /* leases one sandbox may have */
+#define SANDBOX_NODE_BYTES   64
+#define SANDBOX_URL_BYTES    256
+
+enum sandbox_state {
+    SANDBOX_PROVISIONING, /* durable, not yet made */
+    SANDBOX_ACTIVE,
+    SANDBOX_IDLE,
+    SANDBOX_PAUSED,
+    SANDBOX_TERMINATING, /* the node was told, or will be */
+    SANDBOX_TERMINATED,
+    SANDBOX_FAILED, /* was never made */
+    SANDBOX_STATES
+};
+
+/** Amounts; 0 says "not given" in a request. */
+struct resources {
+    int64_t cpu_milli; /* thousandths of a core */
+    int64_t memory_mb, disk_mb;
+    int64_t pids;
+};
+
+/** Times are ms since 1970 UTC. */
+struct sandbox {
+    char id[RANDOM_ID_BYTES];
+    char name[SANDBOX_NAME_BYTES];
+    char principal[PRINCIPAL_BYTES]; /* whose it is */
+    char node[SANDBOX_NODE_BYTES];
+    char template_name[SANDBOX_WORD_BYTES];
+    char isolation[SANDBOX_WORD_BYTES]; /* as asked ("auto"), once active as the node said */
+    char reason[SANDBOX_REASON_BYTES];  /* why it ended, or is ending */
+    char idempotency[65];               /* key of the row that made it, "" none */
+    enum sandbox_state state;
+    struct resources resources;
+    uint32_t epoch;      /* of its token key */
+    uint32_t node_epoch; /* of its node's key */
+    int64_t created_at, active_since, state_since, ended_at;
+    int64_t deadline; /* hard: the latest max_expires_at of its leases */
+    json_t *threads;  /* owned: the thread ids that lease it */
+    json_t *env, *metadata; /* owned, or NULL */
+    uint64_t revision;      /* of the row it was read from; 0: there is none */
+};
+
+void sandbox_done(struct sandbox *sandbox);
+#define AUTO_SANDBOX __attribute__((cleanup(sandbox_done))) struct sandbox
+
+/** "provisioning". */
+const char *sandbox_state_name(enum sandbox_state state) MUST_USE;
+bool sandbox_state_parse(const char *text, enum sandbox_state *state) MUST_USE;
+
+/** Whether a lease can be had on it: not ending, not ended. */
+bool sandbox_is_live(const struct sandbox *sandbox) MUST_USE;
+bool sandbox_has_ended(const struct sandbox *sandbox) MUST_USE;
+
+/** 1..63 of a-z 0-9 -, not beginning or ending with '-'. */
+bool sandbox_is_name(const char *text) MUST_USE;
+
+void sandbox_add_thread(struct sandbox *sandbox, const char *thread_id);
+void sandbox_remove_thread(struct sandbox *sandbox, const char *thread_id);
+
+/** The row's text; the caller frees. */
+char *sandbox_format(const struct sandbox *sandbox) MUST_USE;
+/** Reads a row; ERROR_INTERNAL when it is damaged. *sandbox is replaced on success. */
+bool sandbox_parse(struct sandbox *sandbox, const char *data, size_t size, struct error *err) MUST_USE;
+
+/** A thread's hold on a sandbox; there is at most one a thread. */
+struct lease {
+    char id[RANDOM_ID_BYTES];
+    char thread_id[CAPABILITY_THREAD_BYTES];
+    char sandbox_id[RANDOM_ID_BYTES];
+    int64_t created_at, expires_at, max_expires_at; /* ms since 1970 UTC */
+    int64_t idle_timeout_s;
+    uint64_t revision; /* as above */
+};
+
+/** 1..128 of A-Z a-z 0-9 . _ : -, not "." or "..". */
+bool lease_is_thread_id(const char *text) MUST_USE;
+
+char *lease_format(const struct lease *lease) MUST_USE;
+bool lease_parse(struct lease *lease, const char *data, size_t size, struct error *err) MUST_USE;

@@ -1,0 +1,231 @@
+#include "negotiator/leasing/leasing_internal.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <string.h>
+
+/* One call of `prepare`, from the question to the rule that settles the sandbox's fate. */
+struct settling {
+    struct leasing *leasing;
+    char id[RANDOM_ID_BYTES];
+    char isolation[SANDBOX_WORD_BYTES]; /* as the node says */
+    int64_t disk_mb;                    /* likewise: what its storage gives when nothing was asked for */
+    struct error failure;               /* of the node */
+    /* Set anew by each run of the rule. */
+    struct error outcome;   /* what those who wait are told; ERROR_NONE: it is active */
+    struct sandbox destroy; /* set when the node must take it down again */
+};
+
+static const json_int_t MIB = 1024 * 1024;
+
+static void settling_free(struct settling *settling)
+{
+    sandbox_done(&settling->destroy);
+    free(settling);
+}
+
+/* --- calls --- */
+
+void settle_destroy(struct leasing *leasing, const struct sandbox *sandbox)
+{
+    const struct leasing_nodes *nodes = &leasing->options.nodes;
+    nodes->call(nodes->context, sandbox->node,
+                json_pack("{s:s, s:s, s:s}", "call", "destroy", "id", sandbox->id, "reason", sandbox->reason), NULL,
+                NULL);
+}
+
+void settle_deadline(struct leasing *leasing, const char *node, const char *id, int64_t deadline)
+{
+    const struct leasing_nodes *nodes = &leasing->options.nodes;
+    nodes->call(nodes->context, node,
+                json_pack("{s:s, s:s, s:I}", "call", "deadline", "id", id, "deadline", (json_int_t)deadline), NULL,
+                NULL);
+}
+
+/* What a client may hear of a node's failure: a refusal of what it asked for as it is; all else is ours. */
+static enum error_kind kind_for_client(enum error_kind kind)
+{
+    switch ((int)kind) {
+    case ERROR_INVALID:
+    case ERROR_FORBIDDEN:
+    case ERROR_NO_CAPACITY:
+    case ERROR_DISK_FULL:
+    case ERROR_INTERNAL:
+        return kind;
+    default:
+        return ERROR_NODE_UNREACHABLE;
+    }
+}
+
+static enum kv_outcome settle_rule(struct kv *kv, void *argument, struct error *err);
+static void settle_done(void *argument, const struct error *err);
+
+static void prepared(void *cookie, const json_t *reply, const struct error *err)
+{
+    struct settling *settling = cookie;
+    const json_t *made = json_object_get(reply, "sandbox");
+    const char *isolation = json_string_value(json_object_get(made, "isolation"));
+    settling->disk_mb = json_integer_value(json_object_get(made, "disk_bytes")) / MIB;
+    if (err->kind != ERROR_NONE)
+        error_set(&settling->failure, kind_for_client(err->kind), "%s", err->message);
+    else if (!text_copy(settling->isolation, sizeof settling->isolation, isolation))
+        error_set(&settling->failure, ERROR_NODE_UNREACHABLE, "the node's answer to prepare has no isolation");
+    if (settling->failure.kind != ERROR_NONE && atomic_load(&settling->leasing->stopping)) {
+        settling_free(settling); /* the next start asks again */
+        return;
+    }
+    ledger_submit(settling->leasing->options.ledger, settle_rule, settle_done, settling);
+}
+
+void settle_prepare(struct leasing *leasing, const struct sandbox *sandbox)
+{
+    const struct leasing_nodes *nodes = &leasing->options.nodes;
+    struct settling *settling = memory_new(sizeof *settling);
+    settling->leasing = leasing;
+    memcpy(settling->id, sandbox->id, sizeof settling->id);
+    json_t *asked = json_pack(
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "id", sandbox->id, "name", sandbox->name, "template",
+        sandbox->template_name, "isolation", sandbox->isolation, "cpu_milli", (json_int_t)sandbox->resources.cpu_milli,
+        "memory_bytes", sandbox->resources.memory_mb * MIB, "disk_bytes", sandbox->resources.disk_mb * MIB, "pids",
+        (json_int_t)sandbox->resources.pids, "deadline", (json_int_t)sandbox->deadline, "epoch",
+        (json_int_t)sandbox->epoch);
+    json_object_set_new(asked, "env", sandbox->env ? json_incref(sandbox->env) : json_object());
+    nodes->call(nodes->context, sandbox->node, json_pack("{s:s, s:o}", "call", "prepare", "sandbox", asked), prepared,
+                settling);
+}
+
+/* --- the rule --- */
+
+static struct negotiation *creator_of(const struct settling *settling)
+{
+    struct starting_entry *entry = starting_find(&settling->leasing->starting, settling->id);
+    return entry ? entry->creator : NULL;
+}
+
+/* It was deleted, or failed, while it was being made. */
+static bool settle_late(struct work *work, struct settling *settling, const struct sandbox *sandbox)
+{
+    error_set(&settling->outcome, ERROR_GONE, "sandbox %s ended while it was being made: %s", settling->id,
+              sandbox->revision ? sandbox->reason : "deleted");
+    settling->destroy = *sandbox;
+    settling->destroy.threads = settling->destroy.env = settling->destroy.metadata = NULL;
+    struct negotiation *creator = creator_of(settling);
+    if (creator == NULL)
+        return true;
+    creator->refusal = settling->outcome;
+    return negotiate_audit(work, creator);
+}
+
+static bool settle_failed(struct work *work, struct settling *settling, struct sandbox *sandbox)
+{
+    char reason[SANDBOX_REASON_BYTES];
+    settling->outcome = settling->failure;
+    if (!text_format(reason, sizeof reason, "failed: %.180s", settling->failure.message))
+        return error_set(work->err, ERROR_INTERNAL, "a reason does not fit");
+    if (!ending_finish(work, sandbox, SANDBOX_FAILED, reason))
+        return false;
+    settling->destroy = *sandbox; /* the node may have made it and only its answer was lost */
+    settling->destroy.threads = settling->destroy.env = settling->destroy.metadata = NULL;
+    struct negotiation *creator = creator_of(settling);
+    if (creator)
+        creator->refusal = settling->outcome;
+    struct audit_record record = {.node = sandbox->node,
+                                  .action = "sandbox.failed",
+                                  .outcome = "failed",
+                                  .principal = sandbox->principal,
+                                  .sandbox_id = sandbox->id,
+                                  .detail = sandbox->reason};
+    return creator ? negotiate_audit(work, creator) : store_audit(work, NULL, &record);
+}
+
+static bool settle_active(struct work *work, struct settling *settling, struct sandbox *sandbox)
+{
+    const struct leasing_nodes *nodes = &work->leasing->options.nodes;
+    sandbox->state = SANDBOX_ACTIVE;
+    sandbox->active_since = sandbox->state_since = work->now;
+    if (!text_copy(sandbox->isolation, sizeof sandbox->isolation, settling->isolation))
+        return error_set(work->err, ERROR_INTERNAL, "an isolation's name does not fit");
+    if (settling->disk_mb > 0)
+        sandbox->resources.disk_mb = settling->disk_mb;
+    store_put_sandbox(work, sandbox);
+    store_watch(work, sandbox, work->now);
+    struct negotiation *creator = creator_of(settling);
+    struct audit_record record = {.node = sandbox->node,
+                                  .action = "sandbox.finished",
+                                  .outcome = "ok",
+                                  .principal = sandbox->principal,
+                                  .sandbox_id = sandbox->id,
+                                  .detail = "made after a restart"};
+    if (creator == NULL)
+        return store_audit(work, NULL, &record);
+    enum node_life life = nodes->find(nodes->context, sandbox->node, creator->url);
+    (void)life; /* it has just answered */
+    negotiate_claim(creator, work->now);
+    return negotiate_audit(work, creator);
+}
+
+static enum kv_outcome settle_rule(struct kv *kv, void *argument, struct error *err)
+{
+    struct settling *settling = argument;
+    AUTO(kv_change) *change = kv_change_new();
+    struct work work = work_begin(settling->leasing, kv, change, err);
+    settling->outcome = (struct error){0};
+    sandbox_done(&settling->destroy);
+    AUTO_SANDBOX other = {0};
+    struct negotiation *creator = creator_of(settling);
+    struct sandbox *sandbox = creator ? &creator->sandbox : &other;
+    if (!store_get_sandbox(&work, settling->id, sandbox))
+        return KV_FAILED;
+    bool settled = false;
+    if (!sandbox_is_live(sandbox))
+        settled = settle_late(&work, settling, sandbox);
+    else if (settling->failure.kind != ERROR_NONE && sandbox->state == SANDBOX_PROVISIONING)
+        settled = settle_failed(&work, settling, sandbox);
+    else
+        settled = settle_active(&work, settling, sandbox);
+    return settled ? store_apply(&work) : KV_FAILED;
+}
+
+/* --- who waits --- */
+
+static void answer_creator(struct starting_entry *entry, const struct error *outcome)
+{
+    struct negotiation *creator = TAKE(entry->creator);
+    if (creator == NULL)
+        return;
+    creator->refusal = *outcome;
+    negotiate_answer(creator);
+}
+
+/* Each asks the rules again, now that the sandbox is there: many answers, one sync. */
+static void wake_waiters(struct starting_entry *entry, const struct error *outcome)
+{
+    for (struct negotiation *next, *each = TAKE(entry->waiters); each; each = next) {
+        next = each->next;
+        each->next = NULL;
+        if (outcome->kind == ERROR_NONE && !each->is_abandoned(each->cookie)) {
+            negotiate_submit(each);
+            continue;
+        }
+        each->refusal = *outcome;
+        if (outcome->kind == ERROR_NONE)
+            error_set(&each->refusal, ERROR_STARTING, "nobody waits any more");
+        negotiate_answer(each);
+    }
+}
+
+static void settle_done(void *argument, const struct error *err)
+{
+    struct settling *settling = argument;
+    struct leasing *leasing = settling->leasing;
+    /* When the store failed the row is provisioning still: the node's next heartbeat has it asked for again. */
+    const struct error *outcome = err->kind != ERROR_NONE ? err : &settling->outcome;
+    AUTO_FREE struct starting_entry *entry = starting_take(&leasing->starting, settling->id);
+    if (entry) {
+        answer_creator(entry, outcome);
+        wake_waiters(entry, outcome);
+    }
+    if (err->kind == ERROR_NONE && settling->destroy.id[0])
+        settle_destroy(leasing, &settling->destroy);
+    settling_free(settling);
+}

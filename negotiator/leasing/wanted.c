@@ -1,0 +1,134 @@
+#include "negotiator/leasing/wanted.h"
+
+#include "shared/base/text.h"
+
+#include <string.h>
+
+enum { TTL_MIN_S = 60, WAIT_DEFAULT_S = 30, METADATA_KEY_BYTES = 64, METADATA_VALUE_BYTES = 512, ENV_NAME_BYTES = 64 };
+
+void wanted_done(struct wanted *wanted)
+{
+    json_decref(wanted->env);
+    json_decref(wanted->metadata);
+    *wanted = (struct wanted){0};
+}
+
+static bool check_range(const char *field, int64_t value, int64_t min, int64_t max, struct error *err)
+{
+    if (value == 0 || (value >= min && value <= max))
+        return true;
+    return error_set(err, ERROR_INVALID, "%s must be %lld to %lld", field, (long long)min, (long long)max);
+}
+
+static bool is_word(const char *text)
+{
+    return text[0] == '\0' || text_is_made_of(text, SANDBOX_WORD_BYTES - 1, "._:-");
+}
+
+static bool is_variable(const char *name)
+{
+    return text_is_made_of(name, ENV_NAME_BYTES, "_") && (name[0] < '0' || name[0] > '9');
+}
+
+static bool check_env(json_t *env, struct error *err)
+{
+    const char *name;
+    json_t *value;
+    size_t bytes = 0;
+    if (json_object_size(env) > WANTED_ENV_MAX)
+        return error_set(err, ERROR_INVALID, "env has more than %d variables", WANTED_ENV_MAX);
+    json_object_foreach (env, name, value) {
+        if (!is_variable(name) || !json_is_string(value))
+            return error_set(err, ERROR_INVALID,
+                             "env must be an object of texts whose names are letters, digits and _, at most %d",
+                             ENV_NAME_BYTES);
+        bytes += strlen(name) + json_string_length(value);
+    }
+    return bytes <= WANTED_ENV_BYTES || error_set(err, ERROR_INVALID, "env has more than %d bytes", WANTED_ENV_BYTES);
+}
+
+static bool check_metadata(json_t *metadata, struct error *err)
+{
+    const char *name;
+    json_t *value;
+    if (json_object_size(metadata) > WANTED_METADATA_MAX)
+        return error_set(err, ERROR_INVALID, "metadata has more than %d pairs", WANTED_METADATA_MAX);
+    json_object_foreach (metadata, name, value) {
+        if (strlen(name) > METADATA_KEY_BYTES || !json_is_string(value) ||
+            json_string_length(value) > METADATA_VALUE_BYTES)
+            return error_set(err, ERROR_INVALID, "metadata must be an object of texts, names of at most %d bytes, "
+                             "values of at most %d", METADATA_KEY_BYTES, METADATA_VALUE_BYTES);
+    }
+    return true;
+}
+
+static bool check_resources(const struct resources *resources, struct error *err)
+{
+    return check_range("resources.cpu (in thousandths)", resources->cpu_milli, 50, 1000000, err) &&
+           check_range("resources.memory_mb", resources->memory_mb, 16, 16 * 1024 * 1024, err) &&
+           check_range("resources.disk_mb", resources->disk_mb, 1, 64 * 1024 * 1024, err) &&
+           check_range("resources.pids", resources->pids, 16, 1000000, err);
+}
+
+bool wanted_check(const struct wanted *wanted, const struct wanted_limits *limits, struct error *err)
+{
+    if (!check_range("ttl", wanted->ttl_s, TTL_MIN_S, 3600, err) ||
+        !check_range("idle_timeout", wanted->idle_timeout_s, 1, WANTED_DAY_S, err) ||
+        !check_range("max_lifetime", wanted->max_lifetime_s, 1, limits->max_lifetime_max_s, err) ||
+        !check_range("wait", wanted->wait_s, 0, WANTED_WAIT_MAX_S, err) || !check_resources(&wanted->resources, err))
+        return false;
+    if (!is_word(wanted->template_name))
+        return error_set(err, ERROR_INVALID, "template must be 1 to %d of A-Za-z0-9._:-", SANDBOX_WORD_BYTES - 1);
+    if (!is_word(wanted->isolation))
+        return error_set(err, ERROR_INVALID, "isolation must be 1 to %d of A-Za-z0-9._:-", SANDBOX_WORD_BYTES - 1);
+    if (wanted->name[0] && (!sandbox_is_name(wanted->name) || text_equal(wanted->name, "auto")))
+        return error_set(err, ERROR_INVALID,
+                         "name must be 1 to %d of a-z0-9-, not begin or end with '-', and not be \"auto\"",
+                         SANDBOX_NAME_BYTES - 1);
+    return check_env(wanted->env, err) && check_metadata(wanted->metadata, err);
+}
+
+int64_t wanted_wait_s(const struct wanted *wanted)
+{
+    return wanted->wait_given ? wanted->wait_s : WAIT_DEFAULT_S;
+}
+
+struct list {
+    char *text;
+    size_t size, length;
+};
+
+static void add(struct list *list, bool differs, const char *name)
+{
+    if (!differs)
+        return;
+    size_t length = strlen(name) + (list->length ? 2 : 0);
+    if (list->length + length >= list->size)
+        return;
+    if (!text_format(list->text + list->length, list->size - list->length, "%s%s", list->length ? ", " : "", name))
+        return;
+    list->length += length;
+}
+
+static bool differs(int64_t asked, int64_t is)
+{
+    return asked != 0 && asked != is;
+}
+
+bool wanted_differs(const struct wanted *wanted, const struct sandbox *sandbox, char *names, size_t size)
+{
+    struct list list = {names, size, 0};
+    bool any_isolation = wanted->isolation[0] == '\0' || text_equal(wanted->isolation, "auto") ||
+                         text_equal(sandbox->isolation, "auto");
+    add(&list, wanted->template_name[0] && !text_equal(wanted->template_name, sandbox->template_name), "template");
+    add(&list, !any_isolation && !text_equal(wanted->isolation, sandbox->isolation), "isolation");
+    add(&list, differs(wanted->resources.cpu_milli, sandbox->resources.cpu_milli), "resources.cpu");
+    add(&list, differs(wanted->resources.memory_mb, sandbox->resources.memory_mb), "resources.memory_mb");
+    add(&list, differs(wanted->resources.disk_mb, sandbox->resources.disk_mb), "resources.disk_mb");
+    add(&list, differs(wanted->resources.pids, sandbox->resources.pids), "resources.pids");
+    bool same_env = wanted->env == NULL || json_equal(wanted->env, sandbox->env) ||
+                    (json_object_size(wanted->env) == 0 && sandbox->env == NULL);
+    add(&list, !same_env, "env");
+    add(&list, wanted->name[0] && !text_equal(wanted->name, sandbox->name), "name");
+    return list.length > 0;
+}

@@ -1,0 +1,194 @@
+#include "negotiator/commands.h"
+#include "negotiator/deployment.h"
+#include "negotiator/dialects/plane.h"
+#include "negotiator/settings.h"
+#include "shared/base/clock.h"
+#include "shared/base/confine.h"
+#include "shared/base/log.h"
+#include "shared/base/memory.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const unsigned STOP_GRACE_MS = 10000;
+
+/* Everything that runs, in the order it was started. */
+struct service {
+    struct settings settings;
+    struct deployment deployment;
+    struct kv *kv; /* NULL once the ledger thread has it */
+    struct principal_table *principals;
+    struct fleet *fleet;
+    struct ledger *ledger;
+    struct leasing *leasing;
+    struct http_server *server;
+    struct plane plane;
+};
+
+/* What the resolver and TLS of libcurl read when they are first used; nothing of our own state: that is open. */
+static const struct confine_path PATHS[] = {
+    {"/etc/resolv.conf", CONFINE_READ}, {"/etc/hosts", CONFINE_READ},
+    {"/etc/nsswitch.conf", CONFINE_READ}, {"/etc/host.conf", CONFINE_READ},
+    {"/etc/gai.conf", CONFINE_READ}, {"/etc/services", CONFINE_READ},
+    {"/etc/localtime", CONFINE_READ}, {"/etc/ssl", CONFINE_READ},
+    {"/etc/ld.so.cache", CONFINE_READ}, {"/usr/share/ca-certificates", CONFINE_READ},
+    {"/usr/local/share/ca-certificates", CONFINE_READ}, {"/usr/share/zoneinfo", CONFINE_READ},
+    {"/usr/lib", CONFINE_READ}, {"/lib", CONFINE_READ}, {"/lib64", CONFINE_READ},
+    {"/sys/devices/system/cpu", CONFINE_READ},
+};
+
+/* For builds with AddressSanitizer: its leak check traces the process, which the confinement forbids. */
+static bool confined;
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void)
+{
+    return confined;
+}
+
+static bool confine(const struct settings *settings, struct error *err)
+{
+    uid_t uid = geteuid();
+    gid_t gid = getegid();
+    int abi = 0;
+    struct error why = {0};
+    if (uid == 0)
+        confine_find_user(settings->user, (uid_t)settings->uid, &uid, &gid);
+    confined = true;
+    if (!confine_user(uid, gid, err))
+        return error_prefix(err, "dropping rights");
+    if (confine_landlock(PATHS, sizeof PATHS / sizeof *PATHS, false, &abi, &why)) {
+        log_info("negotiator", "confined uid=%u landlock=%d", (unsigned)uid, abi);
+        return true;
+    }
+    if (why.kind != ERROR_NOT_FOUND) {
+        *err = why;
+        return error_prefix(err, "landlock");
+    }
+    log_warn("negotiator", "confined uid=%u, but this kernel has no Landlock: the files its user may read stay readable",
+             (unsigned)uid);
+    return true;
+}
+
+static bool open_state(struct service *service, struct error *err)
+{
+    const struct settings *settings = &service->settings;
+    AUTO_FREE char *folder = deployment_ledger_folder(settings->state);
+    if (!deployment_open(&service->deployment, settings->state, err))
+        return false;
+    service->kv = kv_lmdb_open(folder, (size_t)settings->map_mb * 1024 * 1024, err);
+    if (service->kv == NULL)
+        return false;
+    service->principals = principal_table_new(&service->deployment.master);
+    return deployment_first_rules(&service->deployment, settings->state, service->kv, err) &&
+           principal_table_load(service->principals, service->kv, err);
+}
+
+static unsigned loop_count(const struct settings *settings)
+{
+    long cpus = settings->loops ? (long)settings->loops : sysconf(_SC_NPROCESSORS_ONLN);
+    return cpus < 1 ? 1 : cpus > 64 ? 64 : (unsigned)cpus;
+}
+
+static bool start_planes(struct service *service, struct error *err)
+{
+    const struct settings *settings = &service->settings;
+    service->fleet = fleet_start(&(struct fleet_options){.master = &service->deployment.master,
+                                                         .workers = (unsigned)settings->node_calls,
+                                                         .call_timeout_ms = (unsigned)settings->call_timeout * 1000,
+                                                         .wall_ms = clock_wall_ms,
+                                                         .boot_ns = clock_boot_ns},
+                                 err);
+    if (service->fleet == NULL || !fleet_load(service->fleet, service->kv, err))
+        return false;
+    service->ledger = ledger_start(service->kv, err);
+    if (service->ledger == NULL)
+        return false;
+    service->kv = NULL;
+    service->leasing = leasing_new(&(struct leasing_options){
+        .ledger = service->ledger,
+        .master = &service->deployment.master,
+        .deployment = service->deployment.id,
+        .nodes = plane_nodes(service->fleet),
+        .limits = {.ttl_default_s = settings->ttl_default,
+                   .ttl_max_s = settings->ttl_max,
+                   .idle_timeout_s = settings->idle_timeout,
+                   .max_lifetime_s = settings->lease_lifetime,
+                   .max_lifetime_max_s = settings->max_lifetime,
+                   .resources = {settings->cpu_milli, settings->memory_mb, settings->disk_mb, settings->pids}},
+        .wall_ms = clock_wall_ms});
+    service->plane = (struct plane){.leasing = service->leasing,
+                                    .fleet = service->fleet,
+                                    .ledger = service->ledger,
+                                    .principals = service->principals};
+    return true;
+}
+
+static bool start_server(struct service *service, struct error *err)
+{
+    const struct settings *settings = &service->settings;
+    struct http_server_options options = {.host = settings->host,
+                                          .port = (uint16_t)settings->port,
+                                          .loops = loop_count(settings),
+                                          .name = "negotiator",
+                                          .authorize = plane_authorize,
+                                          .context = &service->plane};
+    options.routes = plane_routes(&options.route_count);
+    service->server = http_server_start(&options, err);
+    if (service->server == NULL)
+        return false;
+    log_info("negotiator", "listening url=http://%s:%u deployment=%s version=" PARLEY_VERSION, settings->host,
+             http_server_port(service->server), service->deployment.id);
+    return true;
+}
+
+/* Requests first, while all they wait for still answers; then the calls to nodes, which end in rules; then the ledger,
+ * whose answers go to loops that are there until the server is freed. */
+static void stop(struct service *service)
+{
+    if (service->server)
+        http_server_stop(service->server, STOP_GRACE_MS);
+    if (service->leasing)
+        leasing_stopping(service->leasing);
+    if (service->fleet)
+        fleet_stop(service->fleet);
+    ledger_stop(service->ledger);
+    kv_free(service->kv);
+    http_server_free(service->server);
+    leasing_free(service->leasing);
+    fleet_free(service->fleet);
+    principal_table_free(service->principals);
+    deployment_done(&service->deployment);
+    settings_done(&service->settings);
+}
+
+static bool start(struct service *service, int argc, char *argv[], struct error *err)
+{
+    /* Confined before any thread starts: the store is open by then, the port is one that needs no right. */
+    return settings_load(&service->settings, argc, argv, err) && open_state(service, err) &&
+           confine(&service->settings, err) && start_planes(service, err) && start_server(service, err);
+}
+
+int serve_main(int argc, char *argv[])
+{
+    struct service service = {.kv = NULL};
+    struct error err = {0};
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    sigprocmask(SIG_BLOCK, &ends, NULL); /* the threads inherit it: only main hears them */
+    signal(SIGPIPE, SIG_IGN);
+    umask(0077);
+    keys_start();
+    bool started = start(&service, argc, argv, &err);
+    if (started) {
+        int number = 0;
+        sigwait(&ends, &number);
+        log_info("negotiator", "stopping signal=%d", number);
+    } else {
+        log_error("negotiator", "%s", err.message);
+    }
+    stop(&service);
+    return started ? 0 : err.kind == ERROR_INVALID ? 2 : 1;
+}

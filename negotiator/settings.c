@@ -1,0 +1,101 @@
+#include "negotiator/settings.h"
+
+#include "shared/base/config.h"
+#include "shared/base/log.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define FIELD(name) offsetof(struct settings, name)
+
+static const struct config_row ROWS[] = {
+    {"state", CONFIG_TEXT, FIELD(state), NULL, 0, 0, "folder of all state; root: /var/lib/parley"},
+    {"host", CONFIG_TEXT, FIELD(host), "127.0.0.1", 0, 0, "address to listen on"},
+    {"port", CONFIG_NUMBER, FIELD(port), "8700", 0, 65535, "TCP port, 0: any free one"},
+    {"insecure_http", CONFIG_SWITCH, FIELD(insecure_http), "false", 0, 0, "listen beyond loopback without TLS"},
+    {"loops", CONFIG_NUMBER, FIELD(loops), "0", 0, 64, "event loops, 0: one a CPU"},
+    {"negotiator_user", CONFIG_TEXT, FIELD(user), "parley-negotiator", 0, 0, "host user it becomes, if started as root"},
+    {"negotiator_uid", CONFIG_NUMBER, FIELD(uid), "58701", 1, 0x7fffffff, "its uid and gid where it does not exist"},
+    {"log_level", CONFIG_TEXT, FIELD(log_level), "info", 0, 0, "debug, info, warn or error"},
+    {"map_mb", CONFIG_NUMBER, FIELD(map_mb), "4096", 16, 1 << 20, "MiB, the most the ledger may grow to"},
+    {"ttl_default", CONFIG_NUMBER, FIELD(ttl_default), "900", 60, 3600, "s, of a token"},
+    {"ttl_max", CONFIG_NUMBER, FIELD(ttl_max), "3600", 60, 3600, "s, the longest a token may be valid"},
+    {"idle_timeout", CONFIG_NUMBER, FIELD(idle_timeout), "3600", 1, 86400, "s without a sign of life, of a lease"},
+    {"lease_lifetime", CONFIG_NUMBER, FIELD(lease_lifetime), "28800", 1, 86400, "s, of a lease that asks for nothing"},
+    {"max_lifetime", CONFIG_NUMBER, FIELD(max_lifetime), "86400", 1, 86400, "s, the longest life of a sandbox"},
+    {"cpu_milli", CONFIG_NUMBER, FIELD(cpu_milli), "1000", 50, 1000000, "1/1000 core, default of a sandbox"},
+    {"memory_mb", CONFIG_NUMBER, FIELD(memory_mb), "512", 16, 1 << 24, "MiB, default of a sandbox"},
+    {"disk_mb", CONFIG_NUMBER, FIELD(disk_mb), "0", 0, 1 << 26, "MiB, default of a sandbox; 0: what the node's storage gives"},
+    {"pids", CONFIG_NUMBER, FIELD(pids), "256", 16, 1000000, "processes and threads, default of a sandbox"},
+    {"node_calls", CONFIG_NUMBER, FIELD(node_calls), "8", 1, 64, "calls to nodes at once"},
+    {"call_timeout", CONFIG_NUMBER, FIELD(call_timeout), "15", 1, 300, "s, of one call to a node"},
+};
+
+enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
+
+/* sandboxd's keys in the same STATE/config.json. */
+static const char *const FOREIGN[] = {"listen_host", "advertise_url", "slots_max",  "cpu_milli_max", "memory_mb_max",
+                                      "disk_mb_max", "pids_max",      "front_user", "front_uid",     NULL};
+
+static bool read_level(const char *text, enum log_level *level)
+{
+    static const char *const LEVELS[] = {
+        [LOG_DEBUG] = "debug", [LOG_INFO] = "info", [LOG_WARN] = "warn", [LOG_ERROR] = "error"};
+    for (size_t i = 0; i < sizeof LEVELS / sizeof *LEVELS; i++) {
+        if (text_equal(text, LEVELS[i])) {
+            *level = (enum log_level)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_loopback(const char *host)
+{
+    return text_starts_with(host, "127.") || text_equal(host, "::1") || text_equal(host, "localhost");
+}
+
+static bool check(const struct settings *settings, struct error *err)
+{
+    enum log_level level;
+    if (settings->state[0] != '/')
+        return error_set(err, ERROR_INVALID, "state must be an absolute path, not \"%s\"", settings->state);
+    if (!is_loopback(settings->host) && !settings->insecure_http)
+        return error_set(err, ERROR_INVALID,
+                         "host %s is beyond loopback and there is no TLS: keys and tokens would be readable on the way; "
+                         "set insecure_http if a proxy in front of it does TLS",
+                         settings->host);
+    if (!read_level(settings->log_level, &level))
+        return error_set(err, ERROR_INVALID, "log_level must be debug, info, warn or error, not \"%s\"",
+                         settings->log_level);
+    log_set_level(level);
+    return true;
+}
+
+bool settings_load(struct settings *settings, int argc, char *const argv[], struct error *err)
+{
+    AUTO_FREE char *state = config_state_folder(argc, argv);
+    AUTO_FREE char *file = memory_printf("%s/config.json", state);
+    AUTO_SETTINGS loaded = {0};
+    if (!config_load(&loaded, ROWS, ROW_COUNT, file, FOREIGN, argc, argv, err))
+        return false;
+    free(loaded.state);
+    loaded.state = TAKE(state);
+    if (!check(&loaded, err))
+        return false;
+    *settings = loaded;
+    loaded = (struct settings){0};
+    return true;
+}
+
+void settings_done(struct settings *settings)
+{
+    config_done(settings, ROWS, ROW_COUNT);
+}
+
+void settings_print_help(FILE *to)
+{
+    config_print_help(to, ROWS, ROW_COUNT);
+}
