@@ -107,6 +107,8 @@ def main():
     for area in areas:
         if area == "unit":
             run_units(counts, "debug")
+            run_program(counts, "vectors recomputed in Python", [
+                "/usr/bin/python3", os.path.join(ROOT, "tests/unit/shared/capability/vectors_check.py")], dict(os.environ))
         elif area == "tsan":
             run_units(counts, "tsan", TSAN_ROOMS)
         elif area == "fuzz":

@@ -1,0 +1,215 @@
+"""One Parley deployment for a test: own state folder, own ports, started by the CLI as a user would."""
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.parse
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+BIN = os.environ.get("PARLEY_TEST_BIN", os.path.join(ROOT, "build", "debug", "bin"))
+# Every reply is kept for tests/contract, which holds them against specs/.
+REPLIES = os.environ.get("PARLEY_TEST_REPLIES", os.path.join(ROOT, "build", "replies.jsonl"))
+ANSWER_MAX = 64 * 1024
+
+
+def needs_root(test):
+    return unittest.skipUnless(os.geteuid() == 0, "needs root for the isolation")(test)
+
+
+class Reply:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def code(self):
+        """The error code of protocol.md, or None."""
+        try:
+            return self.json["error"]["code"]
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    @property
+    def events(self):
+        """The events of an NDJSON reply."""
+        return [json.loads(line) for line in self.body.decode().splitlines() if line.strip()]
+
+    def __repr__(self):
+        return f"<{self.status} {self.body[:300]!r}>"
+
+
+def free_ports():
+    """Two neighbouring free ports."""
+    for port in range(20000 + os.getpid() % 5000, 32000, 2):
+        held = []
+        try:
+            for p in (port, port + 1):
+                s = socket.socket()
+                held.append(s)
+                s.bind(("127.0.0.1", p))
+            return port
+        except OSError:
+            continue
+        finally:
+            for s in held:
+                s.close()
+    raise RuntimeError("no free port")
+
+
+class Deployment:
+    def __init__(self, start=True, **environment):
+        self.folder = tempfile.mkdtemp(prefix="parley-test-")
+        self.state = os.path.join(self.folder, "state")
+        self.port = free_ports()
+        self.environment = dict(os.environ, PARLEY_STATE=self.state, XDG_CONFIG_HOME=self.folder + "/config",
+                                XDG_CACHE_HOME=self.folder + "/cache", **environment)
+        for name in ("PARLEY_URL", "PARLEY_API_KEY"):
+            self.environment.pop(name, None)
+        if start:
+            try:
+                self.up()
+            except Exception:
+                self.close()
+                raise
+
+    # ---- life ----
+
+    def up(self):
+        done = self.cli("up", "-d", "--port", str(self.port))
+        if done.returncode != 0:
+            raise AssertionError(f"parley up: {done.stderr}\n{self.logs()}")
+        with open(self.folder + "/config/parley/config.json") as config:
+            values = json.load(config)
+        self.url, self.key = values["url"], values["api_key"]
+        self.node_url = f"http://127.0.0.1:{self.port + 1}"
+
+    def close(self):
+        done = self.cli("down")
+        if os.environ.get("PARLEY_TEST_KEEP"):
+            print("kept", self.folder)
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return done
+
+    def logs(self):
+        text = ""
+        for name in ("up", "negotiator", "sandboxd"):
+            try:
+                with open(f"{self.state}/log/{name}.log", errors="replace") as log:
+                    text += f"--- {name}\n" + log.read()[-6000:]
+            except OSError:
+                pass
+        return text
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def cli(self, *arguments, timeout=90, text=True, stdin=subprocess.DEVNULL, **more):
+        if "input" in more:
+            stdin = None
+        options = dict(env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout, text=text)
+        if stdin is not None:
+            options["stdin"] = stdin
+        return subprocess.run([os.path.join(BIN, "parley"), *arguments], **options, **more)
+
+    def pids(self, name):
+        """Processes of this deployment whose program is `name`."""
+        found = []
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            try:
+                program = os.path.basename(os.readlink(f"/proc/{entry}/exe"))
+                with open(f"/proc/{entry}/cmdline", "rb") as words, open(f"/proc/{entry}/environ", "rb") as variables:
+                    told = words.read() + variables.read()
+            except OSError:
+                continue
+            if program == name and self.folder.encode() in told:
+                found.append(int(entry))
+        return found
+
+    def kill(self, name):
+        """kill -9 of every process of that program."""
+        for pid in self.pids(name):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def wait_ready(self, seconds=20):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            try:
+                if all(self.request("GET", base + "/readyz", token=None).status == 200
+                       for base in (self.url, self.node_url)):
+                    return
+            except OSError:
+                pass
+            time.sleep(0.05)
+        raise AssertionError("not ready\n" + self.logs())
+
+    # ---- HTTP ----
+
+    def request(self, method, url, body=None, token="", headers=None, timeout=30, record=True):
+        """One request. `url` may be a path on the negotiator. token "": the admin key there, none elsewhere."""
+        if url.startswith("/"):
+            url = self.url + url
+            token = self.key if token == "" else token
+        parts = urllib.parse.urlsplit(url)
+        sent = dict(headers or {})
+        if token:
+            sent.setdefault("Authorization", "Bearer " + token)
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body).encode()
+            sent.setdefault("Content-Type", "application/json")
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
+        try:
+            connection.request(method, parts.path + ("?" + parts.query if parts.query else ""), body, sent)
+            answer = connection.getresponse()
+            reply = Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+        if record:
+            self.record(method, parts, reply)
+        return reply
+
+    def record(self, method, parts, reply):
+        plane = "negotiator" if parts.port == self.port else "sandboxd"
+        os.makedirs(os.path.dirname(REPLIES), exist_ok=True)
+        with open(REPLIES, "a") as kept:
+            kept.write(json.dumps({"plane": plane, "method": method, "path": parts.path, "query": parts.query,
+                                   "status": reply.status, "type": reply.headers.get("content-type", ""),
+                                   "headers": reply.headers,
+                                   "body": reply.body[:ANSWER_MAX].decode("utf-8", "replace"),
+                                   "cut": len(reply.body) > ANSWER_MAX}) + "\n")
+
+    def negotiate(self, thread="t1", expect=(200, 201), **body):
+        reply = self.request("POST", f"/threads/{thread}/sandbox", body)
+        if expect and reply.status not in expect:
+            raise AssertionError(f"negotiate: {reply}\n{self.logs()}")
+        return reply.json
+
+    def exec(self, grant, token=None, **body):
+        """POST /exec with stream none unless told; the Reply."""
+        body.setdefault("stream", "none")
+        return self.request("POST", grant["endpoints"]["http"] + "/exec", body, token=token or grant["token"],
+                            timeout=90)
+
+    def shell(self, grant, command, **body):
+        """stdout of a shell command that must succeed."""
+        reply = self.exec(grant, cmd=command, **body)
+        if reply.status != 200 or reply.json.get("exit_code") != 0:
+            raise AssertionError(f"{command!r}: {reply}")
+        return reply.json["stdout"]

@@ -1,0 +1,218 @@
+"""sandboxd's verbs (protocol.md, 5): exec in its three forms, replay, signals, limits told apart, and bad input."""
+import base64
+import json
+import os
+import sys
+import threading
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+from parley_testing import Deployment, needs_root  # noqa: E402
+
+
+@needs_root
+class Exec(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.deployment = Deployment()
+        cls.grant = cls.deployment.negotiate("exec", resources={"memory_mb": 256, "pids": 64})
+        cls.base = cls.grant["endpoints"]["http"]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.deployment.close()
+
+    def run_none(self, **body):
+        reply = self.deployment.exec(self.grant, **body)
+        self.assertEqual(reply.status, 200, reply)
+        return reply.json
+
+    def ask(self, method, path, body=None, **more):
+        return self.deployment.request(method, self.base + path, body, token=self.grant["token"], **more)
+
+    def test_where_code_finds_itself(self):
+        seen = self.deployment.shell(self.grant, "id -u; pwd; echo $HOME; hostname; cat /proc/1/comm; ls /workspace/..")
+        lines = seen.splitlines()
+        self.assertEqual(lines[:3], ["1000", "/workspace", "/workspace"])
+        self.assertEqual(lines[3], self.grant["sandbox"]["name"])
+        self.assertNotIn("work", lines[5:])
+
+    def test_it_holds_no_rights(self):
+        status = self.deployment.shell(self.grant, "cat /proc/self/status")
+        values = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        self.assertEqual((values["NoNewPrivs"], values["Seccomp"]), ("1", "2"))
+        for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+            self.assertEqual(int(values[name], 16), 0, name)
+        self.assertEqual(self.deployment.shell(self.grant, "ls /proc/self/fd").split(), ["0", "1", "2", "3"])
+
+    def test_ndjson(self):
+        reply = self.ask("POST", "/exec", {"cmd": "echo out; echo err >&2; exit 3", "id": "nd-1"})
+        self.assertTrue(reply.headers["content-type"].startswith("application/x-ndjson"))
+        events = reply.events
+        self.assertEqual((events[0]["type"], events[0]["id"]), ("started", "nd-1"))
+        self.assertGreater(events[0]["pid"], 1)
+        text = {kind: "".join(e["data"] for e in events if e["type"] == kind) for kind in ("stdout", "stderr")}
+        self.assertEqual(text, {"stdout": "out\n", "stderr": "err\n"})
+        self.assertEqual((events[-1]["type"], events[-1]["exit_code"]), ("exit", 3))
+        self.assertGreaterEqual(events[-1]["usage"]["max_rss"], 100000)
+
+    def test_sse(self):
+        reply = self.ask("POST", "/exec", {"cmd": "echo hi", "stream": "sse"})
+        self.assertTrue(reply.headers["content-type"].startswith("text/event-stream"))
+        kinds = [line[7:] for line in reply.body.decode().splitlines() if line.startswith("event: ")]
+        self.assertEqual(kinds, ["started", "stdout", "exit"])
+        datas = [json.loads(line[6:]) for line in reply.body.decode().splitlines() if line.startswith("data: ")]
+        self.assertEqual(datas[1]["data"], "hi\n")
+
+    def test_none_with_argv_env_cwd_stdin(self):
+        done = self.run_none(argv=["sh", "-c", "cat; echo $X; pwd"], env={"X": "y"}, cwd="/tmp", stdin="in\n")
+        self.assertEqual((done["stdout"], done["exit_code"], done["truncated"]), ("in\ny\n/tmp\n", 0, False))
+
+    def test_bytes_that_are_not_text(self):
+        events = self.ask("POST", "/exec", {"argv": ["printf", "\\377\\376ok"]}).events
+        data = b"".join(base64.b64decode(e["data_b64"]) if "data_b64" in e else e["data"].encode()
+                        for e in events if e["type"] == "stdout")
+        self.assertEqual(data, b"\xff\xfeok")
+        text = "äöü€😀" * 5000
+        events = self.ask("POST", "/exec", {"argv": ["cat"], "stdin": text}).events
+        self.assertEqual("".join(e["data"] for e in events if e["type"] == "stdout"), text)
+
+    def test_timeout_kills_the_whole_tree(self):
+        done = self.run_none(cmd="(setsid sh -c 'while :; do sleep 0.1; done' &) ; (sleep 777 &) ; sleep 778",
+                             timeout=0.5)
+        self.assertEqual((done["timed_out"], done["oom"], done["signal"]), (True, False, "SIGKILL"))
+        left = self.deployment.shell(self.grant, "ps axo args")
+        for word in ("sleep 777", "sleep 778", "while :"):
+            self.assertNotIn(word, left)
+
+    def test_out_of_memory_is_told(self):
+        done = self.run_none(argv=["python3", "-c", "x = bytearray(1 << 30)"], timeout=60)
+        self.assertEqual((done["oom"], done["timed_out"], done["signal"]), (True, False, "SIGKILL"))
+        self.assertEqual(self.deployment.shell(self.grant, "echo alive"), "alive\n")
+
+    def test_signal_death(self):
+        done = self.run_none(cmd="kill -TERM $$")
+        self.assertEqual((done["signal"], done["exit_code"], done["oom"], done["timed_out"]), ("SIGTERM", 143, False, False))
+
+    def test_a_fork_bomb_hurts_nobody_else(self):
+        neighbour = self.deployment.negotiate("neighbour")
+        done = self.run_none(argv=["python3", "-c", "import os\nwhile True:\n try: os.fork()\n except OSError: pass"],
+                             timeout=2)
+        self.assertTrue(done["timed_out"])
+        self.assertEqual(self.deployment.shell(neighbour, "echo fine"), "fine\n")
+        self.assertEqual(self.deployment.shell(self.grant, "echo again"), "again\n")
+
+    def test_flooding_output_is_bounded_and_told(self):
+        done = self.run_none(cmd="yes | head -c 20000000; echo END")
+        self.assertTrue(done["truncated"])
+        self.assertLessEqual(len(done["stdout"]), 1 << 20)
+
+    def test_a_big_stream_arrives_whole(self):
+        reply = self.ask("POST", "/exec", {"cmd": "seq 1 300000"})
+        out = "".join(e["data"] for e in reply.events if e["type"] == "stdout")
+        self.assertEqual(out, "".join(f"{n}\n" for n in range(1, 300001)))
+
+    def test_same_id_attaches_and_another_command_conflicts(self):
+        body = {"cmd": "echo once >> /workspace/once; cat /workspace/once", "id": "idem-1", "stream": "none"}
+        first = self.ask("POST", "/exec", body).json
+        again = self.ask("POST", "/exec", body).json
+        self.assertEqual((first["stdout"], again["stdout"]), ("once\n", "once\n"))
+        self.assertEqual(self.ask("POST", "/exec", dict(body, cmd="true")).code, "CONFLICT")
+
+    def test_replay_by_offset(self):
+        self.run_none(cmd="printf 0123456789; printf abc >&2", id="replay-1")
+        events = self.ask("GET", "/processes/replay-1/output?stdout_offset=4&stderr_offset=1").events
+        self.assertEqual("".join(e["data"] for e in events if e["type"] == "stdout"), "456789")
+        self.assertEqual([e["offset"] for e in events if e["type"] == "stdout"], [4])
+        self.assertEqual("".join(e["data"] for e in events if e["type"] == "stderr"), "bc")
+        self.assertEqual(events[-1]["type"], "exit")
+
+    def test_a_gap_is_said(self):
+        self.run_none(cmd="yes | head -c 5000000", id="gap-1")
+        events = self.ask("GET", "/processes/gap-1/output?stdout_offset=0").events
+        gaps = [e for e in events if e["type"] == "gap"]
+        self.assertEqual(len(gaps), 1, [e["type"] for e in events][:10])
+        rest = sum(len(e["data"]) for e in events if e["type"] == "stdout")
+        self.assertEqual(gaps[0]["to"] + rest, 5000000)
+
+    def test_processes_signal_stdin_and_delete(self):
+        started = self.ask("POST", "/exec", {"cmd": "trap 'echo caught; exit 9' USR1; read x; echo got $x; sleep 60 & wait",
+                                             "id": "live-1", "stdin_open": True, "detach": True})
+        self.assertEqual(started.status, 201)
+        self.assertEqual(self.ask("POST", "/processes/live-1/stdin?eof=1", b"word\n").status, 204)
+        seen = self.ask("GET", "/processes/live-1").json
+        self.assertEqual((seen["id"], seen["state"]), ("live-1", "running"))
+        until = time.monotonic() + 5
+        while "got word" not in self.ask("GET", "/processes/live-1/output").body.decode() and time.monotonic() < until:
+            time.sleep(0.05)
+        self.assertEqual(self.ask("POST", "/processes/live-1/signal", {"signal": "USR1"}).status, 204)
+        out = "".join(e.get("data", "") for e in self.ask("GET", "/processes/live-1/output?follow=1").events)
+        self.assertEqual(out, "got word\ncaught\n")
+        self.assertEqual(self.ask("GET", "/processes/live-1").json["exit_code"], 9)
+        self.ask("POST", "/exec", {"cmd": "sleep 900", "id": "dead-1", "detach": True})
+        self.assertEqual(self.ask("DELETE", "/processes/dead-1").status, 204)
+        self.assertIn(self.ask("GET", "/processes/nope").status, (404,))
+
+    def test_follow_sees_output_as_it_comes(self):
+        self.ask("POST", "/exec", {"cmd": "for i in 1 2 3; do echo $i; sleep 0.2; done", "id": "follow-1", "detach": True})
+        events = self.ask("GET", "/processes/follow-1/output?follow=1").events
+        self.assertEqual("".join(e.get("data", "") for e in events), "1\n2\n3\n")
+        self.assertEqual(events[-1]["exit_code"], 0)
+
+    def test_info(self):
+        info = self.ask("GET", "/info").json
+        self.assertEqual(info["id"] if "id" in info else info["sandbox"]["id"], self.grant["sandbox"]["id"])
+        self.assertIn(self.grant["jti"], json.dumps(info))
+
+    def test_bad_input_is_named(self):
+        for body, word in (({}, "cmd"), ({"cmd": "x", "argv": ["y"]}, "argv"), ({"cmd": 1}, "cmd"), ({"argv": []}, "argv"),
+                           ({"argv": ["a", 1]}, "argv"), ({"cmd": "x", "evn": {}}, "evn"),
+                           ({"cmd": "x", "env": {"A=B": "c"}}, "env"), ({"cmd": "x", "env": {"A": 1}}, "env"),
+                           ({"cmd": "x", "timeout": -1}, "timeout"), ({"cmd": "x", "timeout": 1e12}, "timeout"),
+                           ({"cmd": "x", "timeout": "5"}, "timeout"), ({"cmd": "x", "cwd": "/nope"}, "cwd"),
+                           ({"cmd": "x", "cwd": "relative"}, "cwd"), ({"cmd": "x", "id": "../x"}, "id"),
+                           ({"cmd": "x", "id": "y" * 65}, "id"), ({"cmd": "x", "stream": "xml"}, "stream"),
+                           ({"argv": ["/no/such/program"]}, "/no/such/program"), ({"cmd": "x", "tty": True}, "tty")):
+            reply = self.ask("POST", "/exec", body)
+            self.assertEqual((reply.status, reply.code), (400, "INVALID_REQUEST"), (str(body)[:80], reply))
+            self.assertIn(word, reply.json["error"]["message"], str(body)[:80])
+
+    def test_a_command_too_large_to_execute(self):
+        reply = self.ask("POST", "/exec", {"argv": ["x" * 200000]})
+        self.assertEqual((reply.status, reply.code), (413, "TOO_LARGE"))
+        self.assertIn("131071", reply.json["error"]["message"])
+
+    def test_bad_json_and_paths(self):
+        for body in (b"{", b'{"cmd":"a","cmd":"b"}', b'{"cmd":"\xff"}', b'{"cmd":"a\\u0000b"}', b"[" * 100000):
+            self.assertEqual(self.ask("POST", "/exec", body).status, 400, body[:30])
+        for path in ("/processes/..%2f..%2fetc", "/processes/%00", "/processes/" + "x" * 5000, "/processes/%ff"):
+            self.assertIn(self.ask("GET", path).status, (400, 404), path[:40])
+        for query in ("stdout_offset=-1", "stdout_offset=x", "stdout_offset=" + "9" * 40,
+                      "stdout_offset=1&stdout_offset=2"):
+            self.assertEqual(self.ask("GET", "/processes/replay-1/output?" + query).status, 400, query)
+
+    def test_many_at_once(self):
+        results = []
+
+        def one(n):
+            results.append(self.run_none(cmd=f"echo {n}")["stdout"] == f"{n}\n")
+        threads = [threading.Thread(target=one, args=(n,)) for n in range(24)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(results, [True] * 24)
+
+    def test_loopback_works_and_is_its_own(self):
+        self.assertEqual(self.deployment.shell(self.grant, "python3 -c \"import socket as s; l=s.create_server(('127.0.0.1',5000)); "
+                                               "c=s.create_connection(('127.0.0.1',5000)); print('ok')\""), "ok\n")
+
+    def test_disk_limit(self):
+        done = self.run_none(cmd="head -c 400M /dev/zero > /workspace/big; echo $?; rm -f /workspace/big", timeout=60)
+        self.assertIn("No space left", done["stderr"])
+        self.assertEqual(self.deployment.shell(self.grant, "echo ok > /workspace/small; cat /workspace/small"), "ok\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,183 @@
+"""The promise of the project: one command, and untrusted code runs in a sandbox of its own, met again by its thread."""
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+from parley_testing import Deployment, needs_root  # noqa: E402
+from parley_testing.deployment import BIN  # noqa: E402
+
+
+@needs_root
+class MainJob(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.deployment = Deployment()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.deployment.close()
+
+    def run_cli(self, *arguments, **more):
+        return self.deployment.cli("run", "--thread", "main-job", *arguments, **more)
+
+    def test_code_runs_and_the_thread_meets_its_sandbox_again(self):
+        first = self.run_cli("--sandbox", "auto", "-c", "open('/workspace/x','w').write('hi'); print(6*7)")
+        self.assertEqual((first.returncode, first.stdout), (0, "42\n"), first.stderr)
+        again = self.run_cli("--", "cat", "/workspace/x")
+        self.assertEqual((again.returncode, again.stdout), (0, "hi"), again.stderr)
+
+    def test_exit_status_streams_and_environment_pass_through(self):
+        done = self.run_cli("--env", "WHO=me", "--cwd", "/tmp", "--", "sh", "-c",
+                            'echo "$WHO $PWD"; echo oops >&2; exit 7')
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (7, "me /tmp\n", "oops\n"))
+
+    def test_stdin_of_any_bytes_and_size(self):
+        data = bytes(range(256)) * 4096
+        done = self.run_cli("--", "sh", "-c", "sha256sum; exit 3", input=data, text=False)
+        import hashlib
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertEqual(done.stdout.decode().split()[0], hashlib.sha256(data).hexdigest())
+
+    def test_binary_output_arrives_whole(self):
+        done = self.run_cli("--", "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' '\\377'", text=False)
+        self.assertEqual((done.returncode, len(done.stdout), set(done.stdout)), (0, 3000000, {255}), done.stderr)
+
+    def test_signal_death_and_timeout_are_told_apart(self):
+        killed = self.run_cli("--", "sh", "-c", "kill -9 $$")
+        self.assertEqual(killed.returncode, 137, killed.stderr)
+        late = self.run_cli("--timeout", "0.5", "--", "sh", "-c", "setsid sleep 60 & sleep 60")
+        self.assertEqual(late.returncode, 124)
+        self.assertIn("timed out", late.stderr)
+
+    def test_ctrl_c_reaches_the_command(self):
+        command = [os.path.join(BIN, "parley"), "run", "--thread", "main-job", "--", "sh", "-c",
+                   "trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.05; done"]
+        child = subprocess.Popen(command, env=self.deployment.environment, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, text=True)
+        self.assertEqual(child.stdout.readline(), "ready\n")
+        child.send_signal(signal.SIGINT)
+        rest, _ = child.communicate(timeout=20)
+        self.assertEqual((child.returncode, rest), (5, "caught\n"))
+
+    def test_bash_and_a_file_with_arguments(self):
+        script = os.path.join(self.deployment.folder, "script.sh")
+        with open(script, "w") as out:
+            out.write('echo "$1-$2"; read line; echo "got $line"\n')
+        done = self.run_cli(script, "a", "b c", input="typed\n")
+        self.assertEqual((done.returncode, done.stdout), (0, "a-b c\ngot typed\n"), done.stderr)
+
+    def test_json_output(self):
+        done = self.run_cli("--json", "--", "sh", "-c", "echo out; echo err >&2; exit 4")
+        value = json.loads(done.stdout)
+        self.assertEqual((value["stdout"], value["stderr"], value["exit_code"], done.returncode),
+                         ("out\n", "err\n", 4, 4))
+
+    def test_files_of_the_cli_are_private(self):
+        self.run_cli("--", "true")
+        for path in ("config/parley/config.json", "cache/parley/grants.json"):
+            mode = stat.S_IMODE(os.stat(os.path.join(self.deployment.folder, path)).st_mode)
+            self.assertEqual(mode, 0o600, path)
+
+    def test_a_spent_grant_is_negotiated_anew(self):
+        self.run_cli("--", "true")
+        path = self.deployment.folder + "/cache/parley/grants.json"
+        with open(path) as cached:
+            grants = json.load(cached)
+        for grant in grants.values():
+            grant["token"] = grant["token"][:-4] + "AAAA"
+        with open(path, "w") as cached:
+            json.dump(grants, cached)
+        done = self.run_cli("--", "echo", "still")
+        self.assertEqual((done.returncode, done.stdout), (0, "still\n"), done.stderr)
+
+    def test_ls_ps_token_rm(self):
+        self.deployment.cli("run", "--thread", "short", "--", "sh", "-c", "sleep 300 >/dev/null 2>&1 &")
+        listed = json.loads(self.deployment.cli("ls", "--json").stdout)
+        claims = json.loads(self.deployment.cli("token", "--thread", "short").stdout)
+        mine = [s for s in listed if s["id"] == claims["aud"]]
+        self.assertEqual(len(mine), 1, listed)
+        processes = json.loads(self.deployment.cli("ps", "--thread", "short", "--json").stdout)["processes"]
+        self.assertTrue(any("sleep" in p["command"] for p in processes), processes)
+        narrowed = self.deployment.cli("token", "--thread", "short", "--attenuate", "fs:ro", "--expires-in", "60").stdout
+        seen = json.loads(self.deployment.cli("token", "decode", narrowed.strip()).stdout)
+        self.assertEqual((seen["scope"], len(seen["links"])), ("fs:ro", 1))
+        removed = self.deployment.cli("rm", mine[0]["name"])
+        self.assertEqual(removed.returncode, 0, removed.stderr)
+        until = time.monotonic() + 15
+        while time.monotonic() < until:
+            left = [s["id"] for s in json.loads(self.deployment.cli("ls", "--json").stdout)]
+            if claims["aud"] not in left:
+                break
+            time.sleep(0.1)
+        self.assertNotIn(claims["aud"], left)
+
+    def test_wrong_use_says_what_is_allowed(self):
+        for arguments, sentence in ((("run",), "nothing to run"), (("run", "--lang", "cobol", "-c", "x"), "python, bash"),
+                                    (("run", "--timeout", "-1", "--", "true"), "--timeout wants"),
+                                    (("run", "x.py"), "No such file"), (("fly",), "no command"),
+                                    (("run", "--env", "X", "--", "true"), "NAME=VALUE"),
+                                    (("up", "--port", "80"), "1024")):
+            done = self.deployment.cli(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(sentence, done.stderr)
+
+    def test_help_everywhere(self):
+        for command in ("up", "down", "doctor", "run", "ls", "ps", "rm", "token"):
+            done = self.deployment.cli(command, "--help")
+            self.assertEqual(done.returncode, 0)
+            self.assertIn("usage: parley " + command, done.stdout)
+
+    def test_doctor_names_every_layer(self):
+        done = self.deployment.cli("doctor", "--json")
+        names = {layer["name"] for layer in json.loads(done.stdout)}
+        self.assertTrue({"seccomp", "deployment"} <= names, names)
+
+    def test_missing_deployment_says_what_to_do(self):
+        done = self.deployment.cli("ls", "--url", "http://127.0.0.1:9")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("parley up", done.stderr)
+
+
+@needs_root
+class UpAndDown(unittest.TestCase):
+    def test_down_leaves_nothing(self):
+        deployment = Deployment()
+        deployment.cli("run", "--", "sh", "-c", "sleep 300 >/dev/null 2>&1 &")
+        self.assertTrue(deployment.pids("parley-sandboxd"))
+        again = deployment.cli("up", "-d", "--port", str(deployment.port))
+        self.assertEqual(again.returncode, 0, again.stderr)
+        stopped = deployment.cli("down")
+        self.assertEqual(stopped.returncode, 0, stopped.stderr)
+        self.assertEqual(deployment.pids("parley-sandboxd") + deployment.pids("parley-negotiator"), [])
+        self.assertEqual(os.listdir(deployment.state + "/sandboxd/run"), [])
+        self.assertEqual(os.listdir(deployment.state + "/sandboxd/records"), [])
+        deployment.close()
+
+    def test_no_secret_in_any_log(self):
+        deployment = Deployment()
+        try:
+            grant = deployment.negotiate("logs")
+            deployment.exec(grant, cmd="echo hello")
+            deployment.request("POST", f"{deployment.node_url}/c/{grant['token']}/exec", {"cmd": "true"}, token=None)
+            deployment.request("GET", "/sandboxes", token="pk_" + "x" * 43)
+            with open(deployment.state + "/negotiator/master.key", "rb") as key:
+                master = key.read()
+            for folder, _, files in os.walk(deployment.state + "/log"):
+                for name in files:
+                    with open(os.path.join(folder, name), "rb") as log:
+                        text = log.read()
+                    for secret in (deployment.key.encode(), grant["token"].encode(),
+                                   grant["token"].split(".")[2].encode(), b"pk_xxxx", master):
+                        self.assertNotIn(secret, text, name)
+        finally:
+            deployment.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
