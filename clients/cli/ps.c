@@ -32,7 +32,7 @@ static void print_row(const json_t *process)
     char age[16];
     const char *id = json_string_value(json_object_get(process, "id"));
     const char *state = json_string_value(json_object_get(process, "state"));
-    const char *command = json_string_value(json_object_get(process, "cmd"));
+    const char *command = json_string_value(json_object_get(process, "command"));
     const json_t *code = json_object_get(process, "exit_code");
     cli_print_age(age, json_string_value(json_object_get(process, "started_at")));
     char exit_text[16] = "-";
