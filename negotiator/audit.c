@@ -1,6 +1,6 @@
+#include "negotiator/ledger/audit.h"
 #include "negotiator/commands.h"
 #include "negotiator/deployment.h"
-#include "negotiator/ledger/audit.h"
 #include "shared/base/config.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"

@@ -96,8 +96,7 @@ static bool count_one(void *cookie, const char *key UNUSED, const struct kv_valu
     return false;
 }
 
-static bool check_owner(const struct deployment *deployment, struct kv *kv, struct kv_change *change,
-                        struct error *err)
+static bool check_owner(const struct deployment *deployment, struct kv *kv, struct kv_change *change, struct error *err)
 {
     AUTO_KV_VALUE value = {0};
     if (!kv_get(kv, DEPLOYMENT_KEY, &value, err))

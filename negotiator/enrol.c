@@ -13,10 +13,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char HELP[] =
-    "usage: parley-negotiator enrol [--node NAME] [--negotiator-url URL] [--state DIR]\n\n"
-    "Writes STATE/sandboxd/node.json (0600): the name, key and negotiator of the node on this machine. The key follows\n"
-    "from the master key, so doing it again changes nothing, and no negotiator need run.\n\n";
+static const char HELP[] = "usage: parley-negotiator enrol [--node NAME] [--negotiator-url URL] [--state DIR]\n\n"
+                           "Writes STATE/sandboxd/node.json (0600): the name, key and negotiator of the node on this "
+                           "machine. The key follows\n"
+                           "from the master key, so doing it again changes nothing, and no negotiator need run.\n\n";
 
 struct enrol_settings {
     char *state, *node, *negotiator_url;

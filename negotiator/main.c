@@ -6,11 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char HELP[] = "usage: parley-negotiator [--SETTING VALUE ...]        serve until SIGTERM\n"
-                           "       parley-negotiator enrol --node NAME [...]      give the node on this machine its key\n"
-                           "       parley-negotiator audit verify [--state DIR]   prove the audit chain\n"
-                           "       parley-negotiator --routes | --version | --help\n\n"
-                           "Every setting is also a key in STATE/config.json and PARLEY_<KEY> in the environment:\n\n";
+static const char HELP[] =
+    "usage: parley-negotiator [--SETTING VALUE ...]        serve until SIGTERM\n"
+    "       parley-negotiator enrol --node NAME [...]      give the node on this machine its key\n"
+    "       parley-negotiator audit verify [--state DIR]   prove the audit chain\n"
+    "       parley-negotiator --routes | --version | --help\n\n"
+    "Every setting is also a key in STATE/config.json and PARLEY_<KEY> in the environment:\n\n";
 
 static const struct {
     const char *name;

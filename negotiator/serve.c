@@ -28,13 +28,21 @@ struct service {
 
 /* What the resolver and TLS of libcurl read when they are first used; nothing of our own state: that is open. */
 static const struct confine_path PATHS[] = {
-    {"/etc/resolv.conf", CONFINE_READ}, {"/etc/hosts", CONFINE_READ},
-    {"/etc/nsswitch.conf", CONFINE_READ}, {"/etc/host.conf", CONFINE_READ},
-    {"/etc/gai.conf", CONFINE_READ}, {"/etc/services", CONFINE_READ},
-    {"/etc/localtime", CONFINE_READ}, {"/etc/ssl", CONFINE_READ},
-    {"/etc/ld.so.cache", CONFINE_READ}, {"/usr/share/ca-certificates", CONFINE_READ},
-    {"/usr/local/share/ca-certificates", CONFINE_READ}, {"/usr/share/zoneinfo", CONFINE_READ},
-    {"/usr/lib", CONFINE_READ}, {"/lib", CONFINE_READ}, {"/lib64", CONFINE_READ},
+    {"/etc/resolv.conf", CONFINE_READ},
+    {"/etc/hosts", CONFINE_READ},
+    {"/etc/nsswitch.conf", CONFINE_READ},
+    {"/etc/host.conf", CONFINE_READ},
+    {"/etc/gai.conf", CONFINE_READ},
+    {"/etc/services", CONFINE_READ},
+    {"/etc/localtime", CONFINE_READ},
+    {"/etc/ssl", CONFINE_READ},
+    {"/etc/ld.so.cache", CONFINE_READ},
+    {"/usr/share/ca-certificates", CONFINE_READ},
+    {"/usr/local/share/ca-certificates", CONFINE_READ},
+    {"/usr/share/zoneinfo", CONFINE_READ},
+    {"/usr/lib", CONFINE_READ},
+    {"/lib", CONFINE_READ},
+    {"/lib64", CONFINE_READ},
     {"/sys/devices/system/cpu", CONFINE_READ},
 };
 
@@ -65,7 +73,8 @@ static bool confine(const struct settings *settings, struct error *err)
         *err = why;
         return error_prefix(err, "landlock");
     }
-    log_warn("negotiator", "confined uid=%u, but this kernel has no Landlock: the files its user may read stay readable",
+    log_warn("negotiator",
+             "confined uid=%u, but this kernel has no Landlock: the files its user may read stay readable",
              (unsigned)uid);
     return true;
 }

@@ -16,7 +16,8 @@ static const struct config_row ROWS[] = {
     {"port", CONFIG_NUMBER, FIELD(port), "8700", 0, 65535, "TCP port, 0: any free one"},
     {"insecure_http", CONFIG_SWITCH, FIELD(insecure_http), "false", 0, 0, "listen beyond loopback without TLS"},
     {"loops", CONFIG_NUMBER, FIELD(loops), "0", 0, 64, "event loops, 0: one a CPU"},
-    {"negotiator_user", CONFIG_TEXT, FIELD(user), "parley-negotiator", 0, 0, "host user it becomes, if started as root"},
+    {"negotiator_user", CONFIG_TEXT, FIELD(user), "parley-negotiator", 0, 0,
+     "host user it becomes, if started as root"},
     {"negotiator_uid", CONFIG_NUMBER, FIELD(uid), "58701", 1, 0x7fffffff, "its uid and gid where it does not exist"},
     {"log_level", CONFIG_TEXT, FIELD(log_level), "info", 0, 0, "debug, info, warn or error"},
     {"map_mb", CONFIG_NUMBER, FIELD(map_mb), "4096", 16, 1 << 20, "MiB, the most the ledger may grow to"},
@@ -27,7 +28,8 @@ static const struct config_row ROWS[] = {
     {"max_lifetime", CONFIG_NUMBER, FIELD(max_lifetime), "86400", 1, 86400, "s, the longest life of a sandbox"},
     {"cpu_milli", CONFIG_NUMBER, FIELD(cpu_milli), "1000", 50, 1000000, "1/1000 core, default of a sandbox"},
     {"memory_mb", CONFIG_NUMBER, FIELD(memory_mb), "512", 16, 1 << 24, "MiB, default of a sandbox"},
-    {"disk_mb", CONFIG_NUMBER, FIELD(disk_mb), "0", 0, 1 << 26, "MiB, default of a sandbox; 0: what the node's storage gives"},
+    {"disk_mb", CONFIG_NUMBER, FIELD(disk_mb), "0", 0, 1 << 26,
+     "MiB, default of a sandbox; 0: what the node's storage gives"},
     {"pids", CONFIG_NUMBER, FIELD(pids), "256", 16, 1000000, "processes and threads, default of a sandbox"},
     {"node_calls", CONFIG_NUMBER, FIELD(node_calls), "8", 1, 64, "calls to nodes at once"},
     {"call_timeout", CONFIG_NUMBER, FIELD(call_timeout), "15", 1, 300, "s, of one call to a node"},
@@ -36,7 +38,7 @@ static const struct config_row ROWS[] = {
 enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
 
 /* sandboxd's keys in the same STATE/config.json. */
-static const char *const FOREIGN[] = {"listen_host", "advertise_url", "slots_max",  "cpu_milli_max", "memory_mb_max",
+static const char *const FOREIGN[] = {"listen_host", "sandboxd_port", "init", "advertise_url", "slots_max",  "cpu_milli_max", "memory_mb_max",
                                       "disk_mb_max", "pids_max",      "front_user", "front_uid",     NULL};
 
 static bool read_level(const char *text, enum log_level *level)
@@ -63,10 +65,11 @@ static bool check(const struct settings *settings, struct error *err)
     if (settings->state[0] != '/')
         return error_set(err, ERROR_INVALID, "state must be an absolute path, not \"%s\"", settings->state);
     if (!is_loopback(settings->host) && !settings->insecure_http)
-        return error_set(err, ERROR_INVALID,
-                         "host %s is beyond loopback and there is no TLS: keys and tokens would be readable on the way; "
-                         "set insecure_http if a proxy in front of it does TLS",
-                         settings->host);
+        return error_set(
+            err, ERROR_INVALID,
+            "host %s is beyond loopback and there is no TLS: keys and tokens would be readable on the way; "
+            "set insecure_http if a proxy in front of it does TLS",
+            settings->host);
     if (!read_level(settings->log_level, &level))
         return error_set(err, ERROR_INVALID, "log_level must be debug, info, warn or error, not \"%s\"",
                          settings->log_level);

@@ -17,7 +17,7 @@ static enum mode take_mode(int *argc, char *argv[])
     static const struct {
         const char *word;
         enum mode mode;
-    } WORDS[] = {{"--help", MODE_HELP},     {"-h", MODE_HELP},          {"--version", MODE_VERSION},
+    } WORDS[] = {{"--help", MODE_HELP},     {"-h", MODE_HELP},         {"--version", MODE_VERSION},
                  {"--routes", MODE_ROUTES}, {"--doctor", MODE_DOCTOR}, {"--purge", MODE_PURGE}};
     enum mode mode = MODE_RUN;
     int kept = 0;

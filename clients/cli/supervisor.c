@@ -21,7 +21,7 @@ static const uint64_t STOP_FOR_NS = 20 * 1000000000ULL;
 
 /* One supervised program. */
 struct child {
-    const char *name, *path;
+    const char *name, *path, *port_flag;
     uint16_t port;
     pid_t pid;               /* 0: not running */
     uint64_t started_boot_ns, start_at_boot_ns;
@@ -92,7 +92,7 @@ static void start(const struct supervisor *supervisor, struct child *child)
     redirect(supervisor, child->name);
     char port[8];
     snprintf(port, sizeof port, "%u", child->port);
-    execl(child->path, child->path, "--state", supervisor->state, "--port", port, (char *)NULL);
+    execl(child->path, child->path, "--state", supervisor->state, child->port_flag, port, (char *)NULL);
     _exit(127);
 }
 
@@ -201,8 +201,11 @@ bool supervisor_run(const struct supervisor *supervisor, int ready_fd, struct er
         return false;
     AUTO_FD int signals = open_signals();
     struct child children[] = {
-        {.name = "negotiator", .path = supervisor->negotiator, .port = supervisor->port},
-        {.name = "sandboxd", .path = supervisor->sandboxd, .port = (uint16_t)(supervisor->port + 1)},
+        {.name = "negotiator", .path = supervisor->negotiator, .port_flag = "--port", .port = supervisor->port},
+        {.name = "sandboxd",
+         .path = supervisor->sandboxd,
+         .port_flag = "--sandboxd-port",
+         .port = (uint16_t)(supervisor->port + 1)},
     };
     const size_t count = sizeof children / sizeof *children;
     bool stop = false;

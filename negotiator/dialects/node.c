@@ -1,4 +1,5 @@
-/* node.c - what nodes send (shared/node_protocol/DESIGN.md): sealed messages, answered sealed, once they are durable. */
+/* node.c - what nodes send (shared/node_protocol/DESIGN.md): sealed messages, answered sealed, once they are durable.
+ */
 #include "negotiator/dialects/plane.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
@@ -71,11 +72,10 @@ static void log_beat(const struct beat *beat)
     json_t *id;
     if (beat->message.previous_seen_ms == 0)
         log_info("fleet", "node %s is here, url=%s incarnation=%llu slots=%lld", beat->message.head.node,
-                 beat->message.url, (unsigned long long)beat->message.head.incarnation,
-                 (long long)beat->message.slots);
+                 beat->message.url, (unsigned long long)beat->message.head.incarnation, (long long)beat->message.slots);
     if (beat->message.previous_seen_ms != 0)
         return; /* told once an incarnation, not every two seconds */
-    json_array_foreach (beat->report.unknown, i, id)
+    json_array_foreach(beat->report.unknown, i, id)
         log_warn("fleet", "node %s has a sandbox that is not in the ledger, left alone sandbox=%s",
                  beat->message.head.node, json_string_value(id));
 }

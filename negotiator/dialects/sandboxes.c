@@ -71,8 +71,9 @@ static bool read_states(const char *text, unsigned *states, struct error *err)
         size_t length = strcspn(at, ",");
         if (!text_format(each, sizeof each, "%.*s", (int)(length < sizeof each ? length : sizeof each), at) ||
             !sandbox_state_parse(each, &state))
-            return error_set(err, ERROR_INVALID, "state must be \"all\", or some of provisioning, active, idle, paused, "
-                                                 "terminating, terminated, failed, separated by commas");
+            return error_set(err, ERROR_INVALID,
+                             "state must be \"all\", or some of provisioning, active, idle, paused, "
+                             "terminating, terminated, failed, separated by commas");
         *states |= 1U << state;
         at = at[length] ? at + length + 1 : NULL;
     }

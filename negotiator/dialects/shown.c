@@ -46,11 +46,11 @@ static json_t *shown_resources(const struct resources *resources)
 
 json_t *shown_sandbox(const struct sandbox *sandbox)
 {
-    json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "id", sandbox->id, "name",
-                             sandbox->name, "state", sandbox_state_name(sandbox->state), "template",
-                             sandbox->template_name, "isolation", sandbox->isolation, "node", sandbox->node,
-                             "principal", sandbox->principal, "resources", shown_resources(&sandbox->resources),
-                             "created_at", shown_time(sandbox->created_at), "max_expires_at", shown_time(sandbox->deadline));
+    json_t *json = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "id", sandbox->id, "name", sandbox->name, "state",
+        sandbox_state_name(sandbox->state), "template", sandbox->template_name, "isolation", sandbox->isolation, "node",
+        sandbox->node, "principal", sandbox->principal, "resources", shown_resources(&sandbox->resources), "created_at",
+        shown_time(sandbox->created_at), "max_expires_at", shown_time(sandbox->deadline));
     json_object_set_new(json, "metadata", sandbox->metadata ? json_incref(sandbox->metadata) : json_object());
     json_object_set_new(json, "threads", sandbox->threads ? json_incref(sandbox->threads) : json_array());
     if (sandbox->reason[0])

@@ -25,7 +25,8 @@ static bool read_object(struct wanted *wanted, json_t *object, const struct fiel
 {
     const char *key;
     json_t *value;
-    json_object_foreach (object, key, value) {
+    json_object_foreach(object, key, value)
+    {
         size_t i = 0;
         while (i < count && strcmp(fields[i].name, key) != 0)
             i++;
@@ -37,8 +38,7 @@ static bool read_object(struct wanted *wanted, json_t *object, const struct fiel
     return true;
 }
 
-static bool take_text(char *to, size_t size, const char *name, const json_t *value, const char *also,
-                      struct error *err)
+static bool take_text(char *to, size_t size, const char *name, const json_t *value, const char *also, struct error *err)
 {
     const char *text = json_string_value(value);
     if (text && strlen(text) == json_string_length(value) && text_is_made_of(text, size - 1, also) &&
@@ -99,10 +99,10 @@ static bool read_scopes(struct wanted *wanted, const char *name, json_t *value, 
     json_t *each;
     if (!json_is_array(value) || json_array_size(value) > SCOPE_ATOMS_MAX)
         return wrong(name, MUST, err);
-    json_array_foreach (value, i, each) {
+    json_array_foreach(value, i, each)
+    {
         const char *atom = json_string_value(each);
-        if (atom == NULL || atom[0] == '\0' || json_string_length(each) >= SCOPE_ATOM_BYTES ||
-            strpbrk(atom, " \t\r\n"))
+        if (atom == NULL || atom[0] == '\0' || json_string_length(each) >= SCOPE_ATOM_BYTES || strpbrk(atom, " \t\r\n"))
             return wrong(name, MUST, err);
         if (i > 0)
             text_append_string(&all, " ");
@@ -173,8 +173,7 @@ static bool read_resources(struct wanted *wanted, const char *name, json_t *valu
 
 static bool read_egress(struct wanted *wanted UNUSED, const char *name UNUSED, json_t *value, struct error *err)
 {
-    return text_equal(json_string_value(value), "none") ||
-           not_served("network.egress", ", other than \"none\"", err);
+    return text_equal(json_string_value(value), "none") || not_served("network.egress", ", other than \"none\"", err);
 }
 
 static bool read_network(struct wanted *wanted, const char *name, json_t *value, struct error *err)

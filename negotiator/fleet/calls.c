@@ -42,8 +42,7 @@ static json_t *open_reply(const struct fleet_address *address, const uint8_t *by
     if (ours && read_refusal(reply, err))
         return reply;
     if (!ours)
-        error_set(err, ERROR_NODE_UNREACHABLE, "the answer of node %s belongs to another question",
-                  address->head.node);
+        error_set(err, ERROR_NODE_UNREACHABLE, "the answer of node %s belongs to another question", address->head.node);
     json_decref(reply);
     return NULL;
 }

@@ -15,13 +15,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FLEET_URL_BYTES     256
-#define FLEET_NODES_MAX     1024
-#define FLEET_ISOLATIONS    8
-#define FLEET_EPOCH         1     /* of every node key, until re-keying comes */
-#define FLEET_SKEW_MS       10000 /* a message whose time is farther off is refused */
-#define FLEET_ALIVE_NS      6000000000ULL  /* heard of more lately: takes new sandboxes */
-#define FLEET_LOST_NS       60000000000ULL /* not heard of for longer: its leases answer 503 */
+#define FLEET_URL_BYTES  256
+#define FLEET_NODES_MAX  1024
+#define FLEET_ISOLATIONS 8
+#define FLEET_EPOCH      1              /* of every node key, until re-keying comes */
+#define FLEET_SKEW_MS    10000          /* a message whose time is farther off is refused */
+#define FLEET_ALIVE_NS   6000000000ULL  /* heard of more lately: takes new sandboxes */
+#define FLEET_LOST_NS    60000000000ULL /* not heard of for longer: its leases answer 503 */
 
 struct fleet;
 
@@ -37,6 +37,7 @@ struct fleet_options {
 struct fleet *fleet_start(const struct fleet_options *options, struct error *err) MUST_USE;
 /** Lets the calls that run end; those that wait fail with ERROR_NODE_UNREACHABLE. Blocks. No call may be made after. */
 void fleet_stop(struct fleet *fleet);
+/** Stops it first when that was not done; NULL is allowed. */
 void fleet_free(struct fleet *fleet);
 DEFINE_AUTO(fleet)
 
@@ -72,6 +73,7 @@ struct fleet_message {
     size_t isolation_count;
     int64_t slots, used;
 };
+/** Drops what it owns and zeroes it. */
 void fleet_message_done(struct fleet_message *message);
 
 /** Opens bytes from the wire. ERROR_UNAUTHENTICATED (one sentence) when they do not open or came before, or when the

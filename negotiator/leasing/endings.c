@@ -18,7 +18,8 @@ static bool free_threads(struct work *work, struct sandbox *sandbox)
 {
     size_t i;
     json_t *thread;
-    json_array_foreach (sandbox->threads, i, thread) {
+    json_array_foreach(sandbox->threads, i, thread)
+    {
         struct lease lease;
         const char *thread_id = json_string_value(thread);
         if (thread_id == NULL || !store_get_lease(work, sandbox->principal, thread_id, &lease))
@@ -79,7 +80,8 @@ static bool has_other_lease(struct work *work, const struct sandbox *sandbox, co
     size_t i;
     json_t *thread;
     *has = false;
-    json_array_foreach (sandbox->threads, i, thread) {
+    json_array_foreach(sandbox->threads, i, thread)
+    {
         struct lease other;
         const char *id = json_string_value(thread);
         if (id == NULL || strcmp(id, thread_id) == 0)

@@ -37,8 +37,7 @@ void leasing_stopping(struct leasing *leasing)
 
 struct work work_begin(struct leasing *leasing, struct kv *kv, struct kv_change *change, struct error *err)
 {
-    return (struct work){
-        .leasing = leasing, .kv = kv, .change = change, .now = leasing->options.wall_ms(), .err = err};
+    return (struct work){.leasing = leasing, .kv = kv, .change = change, .now = leasing->options.wall_ms(), .err = err};
 }
 
 const char *caller_owner(const struct caller *caller)

@@ -1,8 +1,8 @@
-/** leasing.h - the rules: who may have which sandbox, and for how long. No HTTP, no files: a dialect asks, the rules run
- *  on the ledger thread, and what they decided is durable before the answer is given.
+/** leasing.h - the rules: who may have which sandbox, and for how long. No HTTP, no files: a dialect asks, the rules
+ * run on the ledger thread, and what they decided is durable before the answer is given.
  *
- *  Words: a *principal* owns *threads* and *sandboxes*; a *lease* is a thread's hold on one sandbox; a *grant* is what one
- *  negotiation gives: lease, scopes, token. The last lease of a sandbox ends it. */
+ *  Words: a *principal* owns *threads* and *sandboxes*; a *lease* is a thread's hold on one sandbox; a *grant* is what
+ * one negotiation gives: lease, scopes, token. The last lease of a sandbox ends it. */
 #pragma once
 
 #include "negotiator/leasing/principal.h"
@@ -38,6 +38,7 @@ struct leasing_options {
     int64_t (*wall_ms)(void);
 };
 
+/** The rules over a running ledger; the caller's. */
 struct leasing *leasing_new(const struct leasing_options *options);
 /** After the ledger and the nodes have stopped. */
 void leasing_free(struct leasing *leasing);
@@ -87,7 +88,9 @@ struct negotiation {
     bool must_wait, told;
 };
 
+/** An empty question. */
 struct negotiation *negotiation_new(void);
+/** With all it owns; NULL is allowed. */
 void negotiation_free(struct negotiation *negotiation);
 DEFINE_AUTO(negotiation)
 
@@ -135,7 +138,9 @@ struct question {
     bool destroy;
 };
 
+/** An empty question. */
 struct question *question_new(void);
+/** With all it owns; NULL is allowed. */
 void question_free(struct question *question);
 DEFINE_AUTO(question)
 
@@ -152,6 +157,7 @@ struct leasing_report {
     json_t *calls;            /* owned; private: node calls to make once durable */
     json_t *unknown;          /* owned; ids on the node that the ledger does not know */
 };
+/** Drops what it owns. */
 void leasing_report_done(struct leasing_report *report);
 
 /** The rule for it: marks what ended, ends leases that ran out, finishes what was left provisioning, forgets what is

@@ -55,7 +55,8 @@ void negotiate_claim(struct negotiation *n, int64_t now)
     bool fits = text_copy(claims->issuer, sizeof claims->issuer, n->leasing->deployment) &&
                 text_copy(claims->sandbox_id, sizeof claims->sandbox_id, n->sandbox.id) &&
                 text_copy(claims->principal, sizeof claims->principal, caller_owner(&n->caller)) &&
-                text_copy(claims->jti, sizeof claims->jti, jti) && text_copy(claims->family, sizeof claims->family, jti) &&
+                text_copy(claims->jti, sizeof claims->jti, jti) &&
+                text_copy(claims->family, sizeof claims->family, jti) &&
                 text_copy(claims->thread_id, sizeof claims->thread_id, n->thread_id) &&
                 text_copy(claims->lease, sizeof claims->lease, n->lease.id) &&
                 text_copy(claims->actor, sizeof claims->actor, n->wanted.actor[0] ? n->wanted.actor : "human") &&
@@ -183,8 +184,8 @@ static bool name_it(struct work *work, struct negotiation *n)
         memcpy(n->sandbox.name, n->wanted.name, sizeof n->sandbox.name);
         if (!store_get_name(work, owner, n->sandbox.name, holder))
             return false;
-        return holder[0] == '\0' || error_set(&n->refusal, ERROR_CONFLICT, "the name %s is taken by sandbox %s",
-                                              n->sandbox.name, holder);
+        return holder[0] == '\0' ||
+               error_set(&n->refusal, ERROR_CONFLICT, "the name %s is taken by sandbox %s", n->sandbox.name, holder);
     }
     for (int i = 0; i < NAME_TRIES; i++) {
         naming_pick(n->sandbox.name, i >= NAME_TRIES_PLAIN);
@@ -260,8 +261,8 @@ static bool find_hinted(struct work *work, struct negotiation *n, struct sandbox
     n->hint.reason = "not_found";
     if (is_id && !text_copy(id, sizeof id, n->wanted.hint))
         return true;
-    if (!is_id && (!sandbox_is_name(n->wanted.hint) ||
-                   !store_get_name(work, caller_owner(&n->caller), n->wanted.hint, id)))
+    if (!is_id &&
+        (!sandbox_is_name(n->wanted.hint) || !store_get_name(work, caller_owner(&n->caller), n->wanted.hint, id)))
         return work->err->kind == ERROR_NONE;
     if (id[0] == '\0')
         return true;
@@ -349,8 +350,8 @@ static bool decide(struct work *work, struct negotiation *n)
         return false;
     if (n->lease.revision > 0 && !store_get_sandbox(work, n->lease.sandbox_id, &n->sandbox))
         return false;
-    bool held = n->lease.revision > 0 && sandbox_is_live(&n->sandbox) &&
-                n->lease.max_expires_at >= work->now + LEASE_MIN_MS;
+    bool held =
+        n->lease.revision > 0 && sandbox_is_live(&n->sandbox) && n->lease.max_expires_at >= work->now + LEASE_MIN_MS;
     if (once.revision > 0)
         return decide_again(work, n, held, once);
     return held ? decide_held(work, n, once) : decide_free(work, n, n->lease.revision, once);

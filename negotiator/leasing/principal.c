@@ -119,11 +119,6 @@ bool principal_table_load(struct principal_table *table, struct kv *kv, struct e
     return true;
 }
 
-size_t principal_table_count(const struct principal_table *table)
-{
-    return table->count;
-}
-
 static int compare(const void *hash, const void *row)
 {
     return memcmp(hash, ((const struct known *)row)->hash, HASH_TEXT_BYTES - 1);

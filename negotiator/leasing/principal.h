@@ -22,6 +22,7 @@ struct principal {
 
 /** "viewer", "user", "admin". */
 const char *role_name(enum role role) MUST_USE;
+/** The role of such a name. */
 bool role_parse(const char *text, enum role *role) MUST_USE;
 
 /** 1..128 of A-Z a-z 0-9 . _ @ : + - : what is safe in a key of the store, a claim and a log line. */
@@ -30,14 +31,14 @@ bool principal_is_name(const char *text) MUST_USE;
 /** What the loops look keys up in. Any thread. */
 struct principal_table;
 
-/** `master` is copied. */
+/** An empty one, the caller's. `master` is copied. */
 struct principal_table *principal_table_new(const struct key *master);
+/** Wipes and frees; NULL is allowed. */
 void principal_table_free(struct principal_table *table);
 DEFINE_AUTO(principal_table)
 
 /** Reads all keys of the store; start-up, or a rule. */
 bool principal_table_load(struct principal_table *table, struct kv *kv, struct error *err) MUST_USE;
-size_t principal_table_count(const struct principal_table *table) MUST_USE;
 
 /** Whose key this is. ERROR_UNAUTHENTICATED with one and the same sentence for every other text. Only a keyed hash of
  *  the text is compared, so the time it takes tells nothing about a key. */

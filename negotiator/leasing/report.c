@@ -110,7 +110,8 @@ static bool look_at_leases(struct work *work, const struct sandbox *sandbox, str
     size_t i;
     json_t *thread;
     look->wake = sandbox->deadline;
-    json_array_foreach (sandbox->threads, i, thread) {
+    json_array_foreach(sandbox->threads, i, thread)
+    {
         struct lease lease;
         const char *thread_id = json_string_value(thread);
         if (thread_id == NULL || !store_get_lease(work, sandbox->principal, thread_id, &lease))
@@ -238,7 +239,8 @@ static enum kv_outcome read_others(struct reading *reading)
 {
     const char *id;
     json_t *entry;
-    json_object_foreach (reading->told, id, entry) {
+    json_object_foreach(reading->told, id, entry)
+    {
         AUTO_SANDBOX sandbox = {0};
         if (!store_get_sandbox(&reading->work, id, &sandbox))
             return KV_FAILED;
@@ -254,7 +256,8 @@ static void index_told(struct reading *reading)
 {
     size_t i;
     json_t *entry;
-    json_array_foreach (json_object_get(reading->report->message, "sandboxes"), i, entry) {
+    json_array_foreach(json_object_get(reading->report->message, "sandboxes"), i, entry)
+    {
         const char *id = json_string_value(json_object_get(entry, "id"));
         if (random_is_id(id, "sbx"))
             json_object_set(reading->told, id, entry);
@@ -341,6 +344,5 @@ void leasing_report_act(struct leasing_report *report)
 {
     size_t i;
     json_t *call;
-    json_array_foreach (report->calls, i, call)
-        act(report, call);
+    json_array_foreach(report->calls, i, call) act(report, call);
 }

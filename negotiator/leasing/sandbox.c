@@ -4,10 +4,13 @@
 
 #include <string.h>
 
-static const char *const STATE_NAMES[SANDBOX_STATES] = {
-    [SANDBOX_PROVISIONING] = "provisioning", [SANDBOX_ACTIVE] = "active",           [SANDBOX_IDLE] = "idle",
-    [SANDBOX_PAUSED] = "paused",             [SANDBOX_TERMINATING] = "terminating", [SANDBOX_TERMINATED] = "terminated",
-    [SANDBOX_FAILED] = "failed"};
+static const char *const STATE_NAMES[SANDBOX_STATES] = {[SANDBOX_PROVISIONING] = "provisioning",
+                                                        [SANDBOX_ACTIVE] = "active",
+                                                        [SANDBOX_IDLE] = "idle",
+                                                        [SANDBOX_PAUSED] = "paused",
+                                                        [SANDBOX_TERMINATING] = "terminating",
+                                                        [SANDBOX_TERMINATED] = "terminated",
+                                                        [SANDBOX_FAILED] = "failed"};
 
 void sandbox_done(struct sandbox *sandbox)
 {
@@ -120,7 +123,8 @@ static bool read_row(struct sandbox *to, json_t *json)
     json_int_t cpu = 0, memory = 0, disk = 0, pids = 0, epoch = 0, node_epoch = 0, created = 0, active = 0, since = 0,
                ended = 0, deadline = 0;
     int code = json_unpack(
-        json, "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        json,
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
         "id", &texts.id, "name", &texts.name, "principal", &texts.principal, "node", &texts.node, "template",
         &texts.template_name, "isolation", &texts.isolation, "state", &texts.state, "reason", &texts.reason,
         "idempotency", &texts.idempotency, "resources", "cpu_milli", &cpu, "memory_mb", &memory, "disk_mb", &disk,

@@ -10,10 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SANDBOX_NAME_BYTES   64  /* [a-z0-9-]: it is the sandbox's host name */
-#define SANDBOX_WORD_BYTES   64  /* template, isolation, storage */
+#define SANDBOX_NAME_BYTES   64 /* [a-z0-9-]: it is the sandbox's host name */
+#define SANDBOX_WORD_BYTES   64 /* template, isolation, storage */
 #define SANDBOX_REASON_BYTES 200
-#define SANDBOX_THREADS_MAX  32  /* leases one sandbox may have */
+#define SANDBOX_THREADS_MAX  32 /* leases one sandbox may have */
 #define SANDBOX_NODE_BYTES   64
 #define SANDBOX_URL_BYTES    256
 
@@ -50,27 +50,32 @@ struct sandbox {
     uint32_t epoch;      /* of its token key */
     uint32_t node_epoch; /* of its node's key */
     int64_t created_at, active_since, state_since, ended_at;
-    int64_t deadline; /* hard: the latest max_expires_at of its leases */
-    json_t *threads;  /* owned: the thread ids that lease it */
+    int64_t deadline;       /* hard: the latest max_expires_at of its leases */
+    json_t *threads;        /* owned: the thread ids that lease it */
     json_t *env, *metadata; /* owned, or NULL */
     uint64_t revision;      /* of the row it was read from; 0: there is none */
 };
 
+/** Drops what it owns and zeroes it. */
 void sandbox_done(struct sandbox *sandbox);
 #define AUTO_SANDBOX __attribute__((cleanup(sandbox_done))) struct sandbox
 
 /** "provisioning". */
 const char *sandbox_state_name(enum sandbox_state state) MUST_USE;
+/** The state of such a name. */
 bool sandbox_state_parse(const char *text, enum sandbox_state *state) MUST_USE;
 
-/** Whether a lease can be had on it: not ending, not ended. */
+/** Whether a lease can be had on it: there, not ending, not ended. */
 bool sandbox_is_live(const struct sandbox *sandbox) MUST_USE;
+/** Terminated or failed. */
 bool sandbox_has_ended(const struct sandbox *sandbox) MUST_USE;
 
 /** 1..63 of a-z 0-9 -, not beginning or ending with '-'. */
 bool sandbox_is_name(const char *text) MUST_USE;
 
+/** Adds a thread id to its leases, once. */
 void sandbox_add_thread(struct sandbox *sandbox, const char *thread_id);
+/** Takes it out again. */
 void sandbox_remove_thread(struct sandbox *sandbox, const char *thread_id);
 
 /** The row's text; the caller frees. */
@@ -91,5 +96,7 @@ struct lease {
 /** 1..128 of A-Z a-z 0-9 . _ : -, not "." or "..". */
 bool lease_is_thread_id(const char *text) MUST_USE;
 
+/** As sandbox_format and sandbox_parse. */
 char *lease_format(const struct lease *lease) MUST_USE;
+/** Reads a row; ERROR_INTERNAL when it is damaged. */
 bool lease_parse(struct lease *lease, const char *data, size_t size, struct error *err) MUST_USE;

@@ -83,12 +83,12 @@ void settle_prepare(struct leasing *leasing, const struct sandbox *sandbox)
     struct settling *settling = memory_new(sizeof *settling);
     settling->leasing = leasing;
     memcpy(settling->id, sandbox->id, sizeof settling->id);
-    json_t *asked = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "id", sandbox->id, "name", sandbox->name, "template",
-        sandbox->template_name, "isolation", sandbox->isolation, "cpu_milli", (json_int_t)sandbox->resources.cpu_milli,
-        "memory_bytes", sandbox->resources.memory_mb * MIB, "disk_bytes", sandbox->resources.disk_mb * MIB, "pids",
-        (json_int_t)sandbox->resources.pids, "deadline", (json_int_t)sandbox->deadline, "epoch",
-        (json_int_t)sandbox->epoch);
+    json_t *asked =
+        json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "id", sandbox->id, "name", sandbox->name,
+                  "template", sandbox->template_name, "isolation", sandbox->isolation, "cpu_milli",
+                  (json_int_t)sandbox->resources.cpu_milli, "memory_bytes", sandbox->resources.memory_mb * MIB,
+                  "disk_bytes", sandbox->resources.disk_mb * MIB, "pids", (json_int_t)sandbox->resources.pids,
+                  "deadline", (json_int_t)sandbox->deadline, "epoch", (json_int_t)sandbox->epoch);
     json_object_set_new(asked, "env", sandbox->env ? json_incref(sandbox->env) : json_object());
     nodes->call(nodes->context, sandbox->node, json_pack("{s:s, s:o}", "call", "prepare", "sandbox", asked), prepared,
                 settling);

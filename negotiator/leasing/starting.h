@@ -1,4 +1,5 @@
-/** starting.h - the sandboxes that are being made, and who waits for each. Ledger thread only. Private to this folder. */
+/** starting.h - the sandboxes that are being made, and who waits for each. Ledger thread only. Private to this folder.
+ */
 #pragma once
 
 #include "negotiator/leasing/leasing.h"

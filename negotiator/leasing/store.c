@@ -17,7 +17,7 @@ struct row_key {
 
 static struct row_key key_of(const char *table, const char *first, const char *second)
 {
-    struct row_key key;
+    struct row_key key = {.text = ""};
     bool fits = second ? text_format(key.text, sizeof key.text, "%s/%s/%s", table, first, second)
                        : text_format(key.text, sizeof key.text, "%s/%s", table, first);
     (void)fits; /* else it is "", which the store refuses */

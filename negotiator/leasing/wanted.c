@@ -37,7 +37,8 @@ static bool check_env(json_t *env, struct error *err)
     size_t bytes = 0;
     if (json_object_size(env) > WANTED_ENV_MAX)
         return error_set(err, ERROR_INVALID, "env has more than %d variables", WANTED_ENV_MAX);
-    json_object_foreach (env, name, value) {
+    json_object_foreach(env, name, value)
+    {
         if (!is_variable(name) || !json_is_string(value))
             return error_set(err, ERROR_INVALID,
                              "env must be an object of texts whose names are letters, digits and _, at most %d",
@@ -53,11 +54,14 @@ static bool check_metadata(json_t *metadata, struct error *err)
     json_t *value;
     if (json_object_size(metadata) > WANTED_METADATA_MAX)
         return error_set(err, ERROR_INVALID, "metadata has more than %d pairs", WANTED_METADATA_MAX);
-    json_object_foreach (metadata, name, value) {
+    json_object_foreach(metadata, name, value)
+    {
         if (strlen(name) > METADATA_KEY_BYTES || !json_is_string(value) ||
             json_string_length(value) > METADATA_VALUE_BYTES)
-            return error_set(err, ERROR_INVALID, "metadata must be an object of texts, names of at most %d bytes, "
-                             "values of at most %d", METADATA_KEY_BYTES, METADATA_VALUE_BYTES);
+            return error_set(err, ERROR_INVALID,
+                             "metadata must be an object of texts, names of at most %d bytes, "
+                             "values of at most %d",
+                             METADATA_KEY_BYTES, METADATA_VALUE_BYTES);
     }
     return true;
 }
@@ -110,16 +114,17 @@ static void add(struct list *list, bool differs, const char *name)
     list->length += length;
 }
 
+/* 0 is what was not said, and what the node has not said yet. */
 static bool differs(int64_t asked, int64_t is)
 {
-    return asked != 0 && asked != is;
+    return asked != 0 && is != 0 && asked != is;
 }
 
 bool wanted_differs(const struct wanted *wanted, const struct sandbox *sandbox, char *names, size_t size)
 {
     struct list list = {names, size, 0};
-    bool any_isolation = wanted->isolation[0] == '\0' || text_equal(wanted->isolation, "auto") ||
-                         text_equal(sandbox->isolation, "auto");
+    bool any_isolation =
+        wanted->isolation[0] == '\0' || text_equal(wanted->isolation, "auto") || text_equal(sandbox->isolation, "auto");
     add(&list, wanted->template_name[0] && !text_equal(wanted->template_name, sandbox->template_name), "template");
     add(&list, !any_isolation && !text_equal(wanted->isolation, sandbox->isolation), "isolation");
     add(&list, differs(wanted->resources.cpu_milli, sandbox->resources.cpu_milli), "resources.cpu");

@@ -21,8 +21,8 @@ struct wanted {
     bool hint_required;
     bool scopes_given; /* else what policy gives */
     struct scope_set scopes;
-    int64_t ttl_s;                           /* 60..3600 */
-    int64_t idle_timeout_s, max_lifetime_s;  /* 1..86400 */
+    int64_t ttl_s;                          /* 60..3600 */
+    int64_t idle_timeout_s, max_lifetime_s; /* 1..86400 */
     char template_name[SANDBOX_WORD_BYTES];
     char isolation[SANDBOX_WORD_BYTES];
     struct resources resources;
@@ -34,6 +34,7 @@ struct wanted {
     bool capability_url;
 };
 
+/** Drops what it owns and zeroes it. */
 void wanted_done(struct wanted *wanted);
 
 /** Bounds and defaults of this deployment. */

@@ -11,9 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** How much of `data` makes the next event: all of it as text, a valid prefix as text, or all of it as base64. The up to
- *  3 bytes of a sequence that goes on after `data` are left out, unless `last` says that nothing follows; 0 then means
- *  wait for more. *is_text tells which. */
+/** How much of `data` makes the next event: all of it as text, a valid prefix as text, or all of it as base64. The up
+ * to 3 bytes of a sequence that goes on after `data` are left out, unless `last` says that nothing follows; 0 then
+ * means wait for more. *is_text tells which. */
 size_t events_split(const uint8_t *data, size_t size, bool last, bool *is_text) MUST_USE;
 
 /** {"type":"stdout","offset":n,"data":"..."} (or "data_b64"). Text must be valid UTF-8. */

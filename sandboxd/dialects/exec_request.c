@@ -34,7 +34,8 @@ static bool parse_argv(struct parsing *parsing, const json_t *value, struct erro
     parsing->has_argv = true;
     size_t index;
     const json_t *item;
-    json_array_foreach (value, index, item) {
+    json_array_foreach(value, index, item)
+    {
         if (!json_is_string(item))
             return error_set(err, ERROR_INVALID, "%s", shape);
         if (!command_add_argument(parsing->command, json_string_value(item), err))
@@ -57,7 +58,8 @@ static bool parse_env(struct parsing *parsing, const json_t *value, struct error
         return error_set(err, ERROR_INVALID, "env: an object of strings");
     const char *name;
     json_t *item;
-    json_object_foreach ((json_t *)(uintptr_t)value, name, item) {
+    json_object_foreach((json_t *)(uintptr_t)value, name, item)
+    {
         if (!json_is_string(item))
             return error_set(err, ERROR_INVALID, "env: \"%.64s\" is not a string", name);
         if (!command_add_variable(parsing->command, name, json_string_value(item), err))
@@ -135,11 +137,20 @@ struct field {
 };
 
 static const struct field FIELDS[] = {
-    {"cmd", parse_cmd},         {"argv", parse_argv},   {"cwd", parse_cwd},
-    {"env", parse_env},         {"stdin", parse_stdin}, {"stdin_open", parse_stdin_open},
-    {"timeout", parse_timeout}, {"id", parse_id},       {"detach", parse_detach},
-    {"stream", parse_stream},   {"tty", NULL},          {"cols", NULL},
-    {"rows", NULL},             {"user", NULL},
+    {"cmd", parse_cmd},
+    {"argv", parse_argv},
+    {"cwd", parse_cwd},
+    {"env", parse_env},
+    {"stdin", parse_stdin},
+    {"stdin_open", parse_stdin_open},
+    {"timeout", parse_timeout},
+    {"id", parse_id},
+    {"detach", parse_detach},
+    {"stream", parse_stream},
+    {"tty", NULL},
+    {"cols", NULL},
+    {"rows", NULL},
+    {"user", NULL},
 };
 
 static bool parse_field(struct parsing *parsing, const char *name, const json_t *value, struct error *err)
@@ -160,9 +171,11 @@ bool exec_request_parse(struct exec_request *request, const json_t *body, struct
     struct parsing parsing = {.command = command, .reply = EXEC_NDJSON};
     const char *name;
     json_t *value;
-    json_object_foreach ((json_t *)(uintptr_t)body, name, value)
+    json_object_foreach((json_t *)(uintptr_t)body, name, value)
+    {
         if (!parse_field(&parsing, name, value, err))
             return false;
+    }
     if (parsing.has_cmd == parsing.has_argv)
         return error_set(err, ERROR_INVALID, "exactly one of cmd and argv is needed");
     *request = (struct exec_request){.reply = parsing.detach ? EXEC_DETACHED : parsing.reply,

@@ -146,9 +146,11 @@ static bool parse_signal(const json_t *body, int *number, struct error *err)
 {
     const char *name;
     json_t *value;
-    json_object_foreach ((json_t *)(uintptr_t)body, name, value)
+    json_object_foreach((json_t *)(uintptr_t)body, name, value)
+    {
         if (strcmp(name, "signal") != 0)
             return error_set(err, ERROR_INVALID, "unknown field \"%.64s\"", name);
+    }
     if (!events_signal_parse(json_object_get(body, "signal"), number))
         return error_set(err, ERROR_INVALID, "signal: a name like \"TERM\" or a number from 1 to 64");
     return true;
@@ -239,8 +241,8 @@ static json_t *sandbox_facts(const struct registry_view *view)
                                (json_int_t)(view->limits.memory_bytes >> 20), "disk_mb",
                                (json_int_t)(view->limits.disk_bytes >> 20), "pids", (json_int_t)view->limits.pids);
     json_t *object = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s}", "id", view->id, "name", view->name, "state",
-                               view->state == REGISTRY_LIVE ? "active" : "terminating", "template",
-                               view->template_name, "isolation", view->isolation, "storage", view->storage);
+                               view->state == REGISTRY_LIVE ? "active" : "terminating", "template", view->template_name,
+                               "isolation", view->isolation, "storage", view->storage);
     json_object_set_new(object, "resources", limits);
     json_object_set_new(object, "created_at", time_text(view->created_ms));
     json_object_set_new(object, "max_expires_at", time_text(view->deadline_ms));

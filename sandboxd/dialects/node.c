@@ -72,11 +72,10 @@ static bool parse_prepare(const json_t *message, struct fl_prepare *prepare, uin
     json_int_t cpu_milli, memory_bytes, disk_bytes, pids, deadline, key_epoch;
     json_t *variables = NULL;
     json_error_t wrong;
-    if (json_unpack_ex((json_t *)(uintptr_t)message, &wrong, 0,
-                       "{s:{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s?o}}", "sandbox", "id", &id, "name", &name,
-                       "template", &template_name, "isolation", &isolation, "cpu_milli", &cpu_milli, "memory_bytes",
-                       &memory_bytes, "disk_bytes", &disk_bytes, "pids", &pids, "deadline", &deadline, "epoch",
-                       &key_epoch, "env", &variables) != 0)
+    if (json_unpack_ex((json_t *)(uintptr_t)message, &wrong, 0, "{s:{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s?o}}",
+                       "sandbox", "id", &id, "name", &name, "template", &template_name, "isolation", &isolation,
+                       "cpu_milli", &cpu_milli, "memory_bytes", &memory_bytes, "disk_bytes", &disk_bytes, "pids", &pids,
+                       "deadline", &deadline, "epoch", &key_epoch, "env", &variables) != 0)
         return error_set(err, ERROR_INVALID, "prepare: %.160s", wrong.text);
     bool in_range = cpu_milli >= 0 && cpu_milli <= UINT32_MAX && memory_bytes >= 0 && disk_bytes >= 0 && pids >= 0 &&
                     pids <= UINT32_MAX && key_epoch >= 1 && key_epoch <= UINT32_MAX;
@@ -102,7 +101,8 @@ static struct command *parse_env(const json_t *env, struct error *err)
     AUTO(command) *holder = command_new();
     const char *name;
     json_t *value;
-    json_object_foreach ((json_t *)(uintptr_t)env, name, value) {
+    json_object_foreach((json_t *)(uintptr_t)env, name, value)
+    {
         if (!json_is_string(value)) {
             error_set(err, ERROR_INVALID, "env: \"%.64s\" is not a string", name);
             return NULL;

@@ -1,5 +1,5 @@
-/** node_seal.h - this node's end of the sealed link (shared/node_protocol/DESIGN.md): who it is, its two keys, the numbers
- *  that were used. Shared by the node route and the heartbeats; any thread. */
+/** node_seal.h - this node's end of the sealed link (shared/node_protocol/DESIGN.md): who it is, its two keys, the
+ * numbers that were used. Shared by the node route and the heartbeats; any thread. */
 #pragma once
 
 #include "sandboxd/front_launcher/front_launcher.h"
@@ -19,9 +19,9 @@ DEFINE_AUTO(node_seal)
 
 const struct fl_identity *node_seal_identity(const struct node_seal *seal) MUST_USE;
 
-/** Opens a message of the negotiator: for this node and incarnation, its number not seen before, its "time" (when it has
- *  one) at most 10 s off `now_ms`. UNAUTHENTICATED, always the same sentence. The caller owns the message. Counts as a
- *  contact. */
+/** Opens a message of the negotiator: for this node and incarnation, its number not seen before, its "time" (when it
+ * has one) at most 10 s off `now_ms`. UNAUTHENTICATED, always the same sentence. The caller owns the message. Counts as
+ * a contact. */
 json_t *node_seal_open(struct node_seal *seal, const void *bytes, size_t size, int64_t now_ms, uint64_t *number,
                        struct error *err) MUST_USE;
 

@@ -19,10 +19,10 @@ struct output_reply {
     struct output_reply_plan plan;
     struct follower *follower;
     struct loop_timer *timer;
-    uint64_t expires_ns; /* boot time */
-    bool streaming;      /* the reply has started */
-    bool full;           /* waits for drained */
-    bool pulling, over;  /* over inside pull: freed at its end */
+    uint64_t expires_ns;               /* boot time */
+    bool streaming;                    /* the reply has started */
+    bool full;                         /* waits for drained */
+    bool pulling, over;                /* over inside pull: freed at its end */
     struct text texts[OUTPUT_STREAMS]; /* ONE_JSON */
     bool truncated[OUTPUT_STREAMS];
     char id[FRONT_INIT_ID_BYTES];
@@ -101,7 +101,7 @@ static void put_stream(json_t *object, enum output_stream stream, const struct t
         json_object_set_new(object, output_stream_name(stream), json_stringn(data, text->length));
         return;
     }
-    AUTO_FREE char *encoded = memory_new((text->length + 2) / 3 * 4 + 1);
+    AUTO_FREE char *encoded = memory_new((text->length + 2) / 3 * (size_t)4 + 1);
     (void)text_base64_encode(encoded, data, text->length);
     json_object_set_new(object, stream == OUTPUT_STDOUT ? "stdout_b64" : "stderr_b64", json_string(encoded));
 }

@@ -12,7 +12,7 @@ void plane_audit(const struct http_request *request, const char *action, const c
     char text[3072];
     va_list list;
     va_start(list, detail);
-    vsnprintf(text, sizeof text, detail, list);
+    (void)vsnprintf(text, sizeof text, detail, list);
     va_end(list);
     const struct capability_claims *claims = &caller_of(request)->claims;
     AUTO_TEXT links = {0};

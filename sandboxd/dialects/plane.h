@@ -1,4 +1,5 @@
-/** plane.h - what the routes of this program stand on, and who asks: the server's context and each request's identity. */
+/** plane.h - what the routes of this program stand on, and who asks: the server's context and each request's identity.
+ */
 #pragma once
 
 #include "sandboxd/dialects/node_seal.h"

@@ -34,7 +34,8 @@ static bool refuse(const struct http_request *request, const char *sandbox_id, c
     char name[80];
     name_refused(name, token, strlen(token), refusal);
     log_info("audit", "action=refuse reason=%s jti=%s sandbox=%.40s request=%s remote=%s",
-             capability_refusal_name(refusal), name, sandbox_id, http_request_id(request), http_request_remote(request));
+             capability_refusal_name(refusal), name, sandbox_id, http_request_id(request),
+             http_request_remote(request));
     return false;
 }
 
@@ -61,8 +62,9 @@ static bool check_state(const struct http_request *request, const struct caller 
     if (capability_check_time(claims, now_ms / 1000, err) != CAPABILITY_OK)
         return false;
     if (is_too_old(claims, plane_of(request), now_ms))
-        return error_set(err, ERROR_TOKEN_EXPIRED, "long-lived tokens hold while the node has heard from its negotiator "
-                                                   "within the hour, and it has not");
+        return error_set(err, ERROR_TOKEN_EXPIRED,
+                         "long-lived tokens hold while the node has heard from its negotiator "
+                         "within the hour, and it has not");
     if (view->state == REGISTRY_ENDED)
         return error_set(err, ERROR_GONE, "the sandbox has ended: %s", view->reason);
     return true;
@@ -97,8 +99,8 @@ static bool verify(struct http_request *request, const char *token, struct calle
         .unknown = !known,
     };
     struct capability_cache *cache = context->caches[loop_index(http_request_loop(request))];
-    enum capability_refusal refusal = capability_cache_verify(cache, &caller->claims, &expected, token, strlen(token),
-                                                              now_ms / 1000, err);
+    enum capability_refusal refusal =
+        capability_cache_verify(cache, &caller->claims, &expected, token, strlen(token), now_ms / 1000, err);
     return refusal == CAPABILITY_OK || refuse(request, sandbox_id, token, refusal);
 }
 

@@ -7,7 +7,6 @@
 #include "shared/capability/capability.h"
 #include "shared/http/server.h"
 
-
 #define AUTHORIZE_CACHE_SLOTS 1024 /* verified tokens remembered by each loop */
 
 /** The server's context. `plane` stands first: dialects see only that. */
@@ -16,6 +15,7 @@ struct authorize_context {
     struct capability_cache *caches[SANDBOXES_LOOPS_MAX]; /* each belongs to its loop */
 };
 
-/** For http_server_options.authorize. Sets a struct caller as the request's identity. UNAUTHENTICATED and TOKEN_EXPIRED as
- *  capability_verify says; GONE with the reason for a valid token of an ended sandbox; CAPABILITY_DENIED names the scope. */
+/** For http_server_options.authorize. Sets a struct caller as the request's identity. UNAUTHENTICATED and TOKEN_EXPIRED
+ * as capability_verify says; GONE with the reason for a valid token of an ended sandbox; CAPABILITY_DENIED names the
+ * scope. */
 bool authorize(struct http_request *request, const struct http_route *route, struct error *err) MUST_USE;

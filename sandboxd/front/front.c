@@ -20,10 +20,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum {
-    STOP_GRACE_MS = 10000,
-    LOOPS_DEFAULT_MAX = 4
-};
+enum { STOP_GRACE_MS = 10000, LOOPS_DEFAULT_MAX = 4 };
 
 /* `context` stands first: it is the server's. */
 struct front {
@@ -146,13 +143,23 @@ static bool give_up_rights(const struct front *front, uid_t uid, gid_t gid, stru
     return true;
 }
 
-static void raise_descriptor_limit(void)
+/* Raises the limit as far as it goes; returns it. */
+static unsigned raise_descriptor_limit(void)
 {
-    struct rlimit limit;
+    struct rlimit limit = {0};
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return;
+        return 1024;
     limit.rlim_cur = limit.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur > INT32_MAX ? INT32_MAX : (unsigned)limit.rlim_cur;
+}
+
+/* Connections take up to three quarters (shared/http); the sandboxes themselves FL_FDS and one for the link each. What
+ * is left is for commands. */
+static unsigned descriptors_for_commands(unsigned limit, int64_t slots_max)
+{
+    int64_t left = limit / 4 - slots_max * (FL_FDS + 1) - 128;
+    return left > 256 ? (unsigned)left : 256;
 }
 
 /* ---- hooks ---- */
@@ -224,9 +231,8 @@ static bool serve(struct front *front, struct error *err)
     if (!server)
         return false;
     AUTO_FREE char *url = make_url(front->settings, http_server_port(server));
-    struct heartbeat_options options = {.seal = front->context.plane.seal,
-                                        .registry = sandboxes_registry(front->context.plane.sandboxes),
-                                        .url = url};
+    struct heartbeat_options options = {
+        .seal = front->context.plane.seal, .registry = sandboxes_registry(front->context.plane.sandboxes), .url = url};
     struct heartbeat *heartbeat = heartbeat_start(&options, err);
     if (!heartbeat) {
         http_server_stop(server, 0);
@@ -248,8 +254,9 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
     if (!check_settings(front->settings, err))
         return false;
     confine_find_user(front->settings->front_user, (uid_t)front->settings->front_uid, &uid, &gid);
-    raise_descriptor_limit();
+    unsigned limit = raise_descriptor_limit();
     struct sandboxes_options options = {.loops = front->loops,
+                                        .descriptors_max = descriptors_for_commands(limit, front->settings->slots_max),
                                         .launcher = launcher_socket,
                                         .ended = on_sandbox_ended,
                                         .launcher_gone = on_launcher_gone,
@@ -277,7 +284,7 @@ int front_main(int launcher_socket, const struct settings *settings)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGPIPE, SIG_IGN);
     keys_start();
     json_object_seed(0); /* jansson's seed is not made under a lock */
     front.loops = count_loops(settings);

@@ -1,12 +1,13 @@
-/** front.h - the front: the process that parses strangers' bytes and has no rights. Event loops for HTTP, one thread for
- *  the negotiator, one socket to the launcher. */
+/** front.h - the front: the process that parses strangers' bytes and has no rights. Event loops for HTTP, one thread
+ * for the negotiator, one socket to the launcher. */
 #pragma once
 
 #include "sandboxd/launcher/settings.h"
 #include "shared/base/cleanup.h"
 
 /** The whole life of the front, started by the launcher over exec with the socket to it. Gives up all rights before any
- *  thread exists. Returns the exit status: 0 after SIGTERM, else 1 (logged). When the launcher goes, it ends at once. */
+ *  thread exists. Returns the exit status: 0 after SIGTERM, else 1 (logged). When the launcher goes, it ends at once.
+ */
 int front_main(int launcher_socket, const struct settings *settings) MUST_USE;
 
 /** Prints the one table of routes, for --routes. */

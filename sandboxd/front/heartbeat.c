@@ -24,10 +24,10 @@ struct heartbeat {
     struct node_caller *caller; /* the thread's */
     pthread_t thread;
     bool started;
-    pthread_mutex_t mutex;      /* guards the two below */
+    pthread_mutex_t mutex; /* guards the two below */
     pthread_cond_t changed;
     bool wanted, stopping;
-    unsigned failures;          /* in a row; the thread's */
+    unsigned failures; /* in a row; the thread's */
 };
 
 static json_t *living(struct registry *registry)
@@ -36,9 +36,9 @@ static json_t *living(struct registry *registry)
     size_t count = registry_lines(registry, false, LIVING_MAX, &lines);
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_pack("{s:s,s:I,s:I}", "id", lines[i].id, "active_at",
-                                              (json_int_t)lines[i].active_ms, "deadline",
-                                              (json_int_t)lines[i].deadline_ms));
+        json_array_append_new(list,
+                              json_pack("{s:s,s:I,s:I}", "id", lines[i].id, "active_at", (json_int_t)lines[i].active_ms,
+                                        "deadline", (json_int_t)lines[i].deadline_ms));
     return list;
 }
 
@@ -69,9 +69,11 @@ static void take_reply(const struct heartbeat *heartbeat, const json_t *reply)
 {
     size_t index;
     const json_t *id;
-    json_array_foreach (json_object_get(reply, "ended_known"), index, id)
+    json_array_foreach(json_object_get(reply, "ended_known"), index, id)
+    {
         if (json_is_string(id))
             registry_reported(heartbeat->options.registry, json_string_value(id));
+    }
 }
 
 static bool beat(const struct heartbeat *heartbeat, struct error *err)

@@ -1,5 +1,5 @@
-/** heartbeat.h - the thread that tells the negotiator that this node lives, what runs on it and what ended: every 2 s, and
- *  at once when a sandbox ended. It blocks in network calls, so it is no loop. */
+/** heartbeat.h - the thread that tells the negotiator that this node lives, what runs on it and what ended: every 2 s,
+ * and at once when a sandbox ended. It blocks in network calls, so it is no loop. */
 #pragma once
 
 #include "sandboxd/dialects/node_seal.h"
@@ -8,14 +8,15 @@
 #include "shared/base/error.h"
 
 struct heartbeat_options {
-    struct node_seal *seal;    /* borrowed, as the others */
+    struct node_seal *seal; /* borrowed, as the others */
     struct registry *registry;
-    const char *url;           /* what clients are told to reach this node */
+    const char *url; /* what clients are told to reach this node */
 };
 
 struct heartbeat;
 
-/** Starts the thread; without a negotiator's url in the identity there is nothing to do: a heartbeat that never beats. */
+/** Starts the thread; without a negotiator's url in the identity there is nothing to do: a heartbeat that never beats.
+ */
 struct heartbeat *heartbeat_start(const struct heartbeat_options *options, struct error *err) MUST_USE;
 
 /** Beat now. Any thread; NULL is allowed. */

@@ -67,8 +67,7 @@ static bool check_id(const char id[static FRONT_LAUNCHER_ID_BYTES], struct error
 static bool check_name(const char name[static FRONT_LAUNCHER_NAME_BYTES], const char *also, const char *field,
                        struct error *err)
 {
-    return (is_padded(name, FRONT_LAUNCHER_NAME_BYTES) &&
-            text_is_made_of(name, FRONT_LAUNCHER_NAME_BYTES - 1, also)) ||
+    return (is_padded(name, FRONT_LAUNCHER_NAME_BYTES) && text_is_made_of(name, FRONT_LAUNCHER_NAME_BYTES - 1, also)) ||
            wrong(err, field);
 }
 

@@ -17,36 +17,37 @@
 
 enum front_launcher_type {
     /* front -> launcher */
-    FL_READY = 1,  /* the front is up: the launcher answers with FL_IDENTITY, an FL_SANDBOX for each living one, FL_ADOPTED */
-    FL_PREPARE,    /* make a sandbox; idempotent by id; answered with FL_SANDBOX or FL_REFUSED of the same request */
-    FL_DESTROY,    /* kill and remove; answered by FL_ENDED; unknown ids too (reason "unknown") */
-    FL_DEADLINE,   /* move a hard deadline; answered with FL_SANDBOX (no descriptors) or FL_REFUSED */
+    FL_READY =
+        1, /* the front is up: the launcher answers with FL_IDENTITY, an FL_SANDBOX for each living one, FL_ADOPTED */
+    FL_PREPARE,  /* make a sandbox; idempotent by id; answered with FL_SANDBOX or FL_REFUSED of the same request */
+    FL_DESTROY,  /* kill and remove; answered by FL_ENDED; unknown ids too (reason "unknown") */
+    FL_DEADLINE, /* move a hard deadline; answered with FL_SANDBOX (no descriptors) or FL_REFUSED */
     /* launcher -> front */
-    FL_IDENTITY,   /* who this node is, and the keys the front may hold */
-    FL_SANDBOX,    /* a living sandbox, with the descriptors of enum front_launcher_fd */
-    FL_ADOPTED,    /* all that was running has been told */
-    FL_REFUSED,    /* a request failed; carries a struct error */
-    FL_ENDED       /* a sandbox is gone: its processes, cgroup and folder are removed */
+    FL_IDENTITY, /* who this node is, and the keys the front may hold */
+    FL_SANDBOX,  /* a living sandbox, with the descriptors of enum front_launcher_fd */
+    FL_ADOPTED,  /* all that was running has been told */
+    FL_REFUSED,  /* a request failed; carries a struct error */
+    FL_ENDED     /* a sandbox is gone: its processes, cgroup and folder are removed */
 };
 
 /* Descriptors of FL_SANDBOX, in this order. */
 enum front_launcher_fd {
-    FL_FD_INIT,          /* pidfd of init: poll only */
-    FL_FD_KILL,          /* cgroup.kill of the whole sandbox (v2), O_WRONLY */
-    FL_FD_FREEZE,        /* cgroup.freeze of `run` (v2), O_RDWR */
-    FL_FD_EVENTS,        /* cgroup.events of `run` (v2), O_RDONLY */
-    FL_FD_CPU,           /* cpu.stat of `run` (v2), O_RDONLY: usage_usec */
-    FL_FD_MEMORY,        /* bytes in use: v1 memory.usage_in_bytes or v2 memory.current of `run` */
-    FL_FD_OOM,           /* v1 memory.oom_control or v2 memory.events of `run`: the line "oom_kill N" */
+    FL_FD_INIT,   /* pidfd of init: poll only */
+    FL_FD_KILL,   /* cgroup.kill of the whole sandbox (v2), O_WRONLY */
+    FL_FD_FREEZE, /* cgroup.freeze of `run` (v2), O_RDWR */
+    FL_FD_EVENTS, /* cgroup.events of `run` (v2), O_RDONLY */
+    FL_FD_CPU,    /* cpu.stat of `run` (v2), O_RDONLY: usage_usec */
+    FL_FD_MEMORY, /* bytes in use: v1 memory.usage_in_bytes or v2 memory.current of `run` */
+    FL_FD_OOM,    /* v1 memory.oom_control or v2 memory.events of `run`: the line "oom_kill N" */
     FL_FDS
 };
 
 /* Ranges are the launcher's policy: a number outside them is FL_REFUSED, not a malformed message. */
 struct fl_limits {
-    uint32_t cpu_milli;     /* thousandths of a core, 50..1,000,000 */
-    uint32_t pids;          /* 16..1,000,000 */
-    uint64_t memory_bytes;  /* >= 16 MiB */
-    uint64_t disk_bytes;    /* of the writable layer; 0: the storage's default */
+    uint32_t cpu_milli;    /* thousandths of a core, 50..1,000,000 */
+    uint32_t pids;         /* 16..1,000,000 */
+    uint64_t memory_bytes; /* >= 16 MiB */
+    uint64_t disk_bytes;   /* of the writable layer; 0: the storage's default */
 };
 
 struct fl_prepare {
@@ -70,12 +71,12 @@ struct fl_deadline {
 
 struct fl_identity {
     char node[FRONT_LAUNCHER_NAME_BYTES];
-    char issuer[FRONT_LAUNCHER_NAME_BYTES];   /* deployment id */
+    char issuer[FRONT_LAUNCHER_NAME_BYTES]; /* deployment id */
     char negotiator_url[256];
-    uint64_t incarnation;                     /* raised and made durable at each start of a front */
-    struct key link_to_node;                  /* KDF(node key, link, "negotiator"): what the negotiator sends */
-    struct key link_from_node;                /* KDF(node key, link, "sandboxd") */
-    uint32_t slots_max;                       /* sandboxes this node takes */
+    uint64_t incarnation;      /* raised and made durable at each start of a front */
+    struct key link_to_node;   /* KDF(node key, link, "negotiator"): what the negotiator sends */
+    struct key link_from_node; /* KDF(node key, link, "sandboxd") */
+    uint32_t slots_max;        /* sandboxes this node takes */
 };
 
 struct fl_sandbox {
@@ -86,12 +87,12 @@ struct fl_sandbox {
     char storage[FRONT_LAUNCHER_NAME_BYTES];   /* "tmpfs" */
     struct fl_limits limits;                   /* in force */
     uint32_t slot;
-    uint32_t uid_base;                         /* host uid of the sandbox's uid 0; init's peer uid */
+    uint32_t uid_base; /* host uid of the sandbox's uid 0; init's peer uid */
     int32_t init_pid;
-    uint32_t reused;                           /* 1: FL_PREPARE found it running */
+    uint32_t reused; /* 1: FL_PREPARE found it running */
     int64_t created_wall_ms, deadline_wall_ms;
-    struct key root;                           /* sandbox root: KDF(node key, sandbox, id) */
-    char socket_path[64];                      /* init.sock, below STATE/sandboxd/run: "12/init.sock" */
+    struct key root;      /* sandbox root: KDF(node key, sandbox, id) */
+    char socket_path[64]; /* init.sock, below STATE/sandboxd/run: "12/init.sock" */
 };
 
 struct fl_ended {

@@ -9,6 +9,10 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+enum {
+    LAST_MESSAGES = 1024 /* more than a socket holds */
+};
+
 static void forget_untold(struct init *init)
 {
     struct command *command;
@@ -24,7 +28,7 @@ static void drop(struct init *init)
 {
     watch_end(init, &init->connection);
     forget_untold(init);
-    init->blocked = false;
+    init->blocked = init->mute = false;
 }
 
 static void set_blocked(struct init *init, bool blocked)
@@ -41,8 +45,9 @@ static bool send_message(struct init *init, const struct front_init_message *mes
     struct error err = {0};
     if (front_init_send(init->connection.fd, message, fds, count, &err))
         return true;
-    if (err.system_errno == EAGAIN)
-        set_blocked(init, true);
+    init->mute = err.system_errno == EPIPE || err.system_errno == ECONNRESET;
+    if (init->mute || err.system_errno == EAGAIN)
+        set_blocked(init, !init->mute);
     else
         drop(init);
     return false;
@@ -119,6 +124,8 @@ static bool send_untold(struct init *init, struct command *command)
 
 static void flush(struct init *init)
 {
+    if (init->mute)
+        return;
     if (!init->welcome_told && !send_welcome(init))
         return;
     struct command *command;
@@ -153,7 +160,7 @@ void connection_tell(struct init *init, struct command *command)
 
 bool connection_is_told(const struct init *init)
 {
-    return init->connection.fd < 0 || (TAILQ_EMPTY(&init->untold) && init->current_told);
+    return init->connection.fd < 0 || init->mute || (TAILQ_EMPTY(&init->untold) && init->current_told);
 }
 
 static void on_name(struct init *init, const struct front_init_message *message)
@@ -205,29 +212,47 @@ static void on_message(struct init *init, const struct front_init_message *messa
     }
 }
 
-static void on_connection(struct init *init, struct watch *watch, uint32_t events)
+/* False when there is none now, or no connection any more. */
+static bool take_message(struct init *init)
 {
     struct front_init_message message;
     int fds[FI_FDS];
     size_t count = 0;
     struct error err = {0};
-    if (init->blocked) {
-        if (events & (EPOLLHUP | EPOLLERR))
-            drop(init);
-        else
-            flush(init);
-        return;
-    }
-    int got = front_init_receive(watch->fd, &message, FI_FROM_FRONT, fds, &count, &err);
+    int got = front_init_receive(init->connection.fd, &message, FI_FROM_FRONT, fds, &count, &err);
     if (got < 0 && err.system_errno == EAGAIN)
-        return;
+        return false;
+    if (got < 0 && err.system_errno == ECONNRESET)
+        return true; /* said once, when it went without reading all; what it sent follows */
     /* A front that sends what is none of the messages is out of step: a new connection tells it everything anew. */
     if (got <= 0) {
         drop(init);
-        return;
+        return false;
     }
     AUTO_FD int fd = count > 0 ? fds[0] : -1; /* START has one, the others none */
     on_message(init, &message, fd);
+    return init->connection.fd >= 0;
+}
+
+/* What a front asked before it went is done; a START too, the next front will hear of it. */
+static void part_with_front(struct init *init)
+{
+    for (int i = 0; i < LAST_MESSAGES && init->connection.fd >= 0; i++) {
+        if (!take_message(init))
+            break;
+    }
+    drop(init);
+}
+
+static void on_connection(struct init *init, struct watch *watch, uint32_t events)
+{
+    (void)watch;
+    if (!init->blocked)
+        (void)take_message(init);
+    else if (events & (EPOLLHUP | EPOLLERR))
+        part_with_front(init);
+    else
+        flush(init);
 }
 
 static void on_listener(struct init *init, struct watch *watch, uint32_t events)
@@ -236,7 +261,7 @@ static void on_listener(struct init *init, struct watch *watch, uint32_t events)
     int socket = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (socket < 0)
         return;
-    drop(init);
+    part_with_front(init);
     if (!watch_add(init, &init->connection, socket, EPOLLIN, NULL))
         return;
     init->welcome_told = init->current_told = false;

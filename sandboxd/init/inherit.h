@@ -7,11 +7,13 @@
  *  default, none blocked. Descriptors 0, 1, 2 are /dev/null; nothing else is open beyond those below. */
 #pragma once
 
-#define INHERIT_FD_LISTEN  3 /* SOCK_SEQPACKET, bound, not listening: init calls listen(2), so SO_PEERCRED shows its uid */
+#define INHERIT_FD_LISTEN                                                                                              \
+    3 /* SOCK_SEQPACKET, bound, not listening: init calls listen(2), so SO_PEERCRED shows its uid */
 #define INHERIT_FD_READY   4 /* pipe: one byte (0) once it listens, or a whole struct error; then init closes it */
 #define INHERIT_FD_RUN     5 /* v2 cgroup `run`, O_RDONLY | O_DIRECTORY; init's own: mkdir run/<n>, CLONE_INTO_CGROUP */
 #define INHERIT_FD_SECCOMP 6 /* sealed memfd: struct sock_filter[], for every command (SECCOMP_SET_MODE_FILTER) */
-#define INHERIT_FD_JOIN    7 /* first of the v1 cgroup.procs, O_WRONLY: a child writes "0" to each before it drops rights */
+#define INHERIT_FD_JOIN                                                                                                \
+    7 /* first of the v1 cgroup.procs, O_WRONLY: a child writes "0" to each before it drops rights */
 
 #define INHERIT_JOIN_MAX 4 /* memory, pids, cpu, and one to spare */
 

@@ -42,6 +42,7 @@ struct init {
     struct command_queue untold; /* what the connected front has not been told; empty without one */
     bool welcome_told, current_told;
     bool blocked; /* its socket is full: nothing is read before it drains */
+    bool mute;    /* it went, but what it asked before is still read */
 
     uint64_t deadline_boot_ns; /* the hard deadline; 0 none */
     uint64_t armed_boot_ns;    /* the timer's; 0 not armed. Never later than the earliest time due */

@@ -13,23 +13,23 @@
 
 /** What is to be made. All checked by the launcher's policy before. */
 struct isolation_plan {
-    uint32_t slot;            /* names the cgroup "s<slot>" */
-    uint32_t uid_base;        /* host uid and gid of 0 inside; 65,536 of them */
+    uint32_t slot;     /* names the cgroup "s<slot>" */
+    uint32_t uid_base; /* host uid and gid of 0 inside; 65,536 of them */
     const char *hostname;
-    const char *skeleton;     /* folder of the template: what / is made of (see namespaces/skeleton.h) */
-    const char *socket_path;  /* where init listens; its folder exists */
-    gid_t socket_group;       /* who may connect */
+    const char *skeleton;    /* folder of the template: what / is made of (see namespaces/skeleton.h) */
+    const char *socket_path; /* where init listens; its folder exists */
+    gid_t socket_group;      /* who may connect */
     uint32_t cpu_milli, pids;
     uint64_t memory_bytes, disk_bytes;
     uint64_t deadline_boot_ns;
-    int init_program;         /* sealed memfd of parley-init */
+    int init_program; /* sealed memfd of parley-init */
 };
 
 /** A living sandbox. -1 for a descriptor that this host cannot give; isolation_close closes all. */
 struct isolation_sandbox {
     pid_t init_pid;
-    uint64_t init_start;      /* field 22 of /proc/<pid>/stat: with the pid and the boot it names the process */
-    int init;                 /* pidfd */
+    uint64_t init_start;        /* field 22 of /proc/<pid>/stat: with the pid and the boot it names the process */
+    int init;                   /* pidfd */
     int stats[ISOLATION_STATS]; /* kill, freeze, events, cpu, memory, oom: see enum front_launcher_fd */
 };
 
@@ -37,7 +37,7 @@ struct isolation_sandbox {
 struct isolation_layer {
     char name[48];
     bool active;
-    char detail[192];         /* what is missing and how to get it, or what is in force */
+    char detail[192]; /* what is missing and how to get it, or what is in force */
 };
 #define ISOLATION_LAYERS_MAX 24
 
@@ -50,7 +50,8 @@ struct isolation_backend {
     /** Makes the sandbox; on failure nothing of it is left. Returns when init listens. */
     bool (*create)(const struct isolation_plan *plan, struct isolation_sandbox *made, struct error *err);
     /** Finds a running one again by slot, pid and start; ERROR_NOT_FOUND when it is gone. */
-    bool (*adopt)(uint32_t slot, pid_t init_pid, uint64_t init_start, struct isolation_sandbox *found, struct error *err);
+    bool (*adopt)(uint32_t slot, pid_t init_pid, uint64_t init_start, struct isolation_sandbox *found,
+                  struct error *err);
     /** Kills whatever is in the slot; does not wait. Also for slots of which nothing is known. */
     bool (*kill)(uint32_t slot, struct error *err);
     /** Removes an empty slot's cgroups; ERROR_STARTING (retry) while something still dies in it. */

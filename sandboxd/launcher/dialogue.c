@@ -22,8 +22,7 @@ struct dialogue_entry {
 void dialogue_init(struct dialogue *dialogue, const struct settings *settings, const struct identity *identity,
                    struct sandboxes *sandboxes)
 {
-    *dialogue =
-        (struct dialogue){.settings = settings, .identity = identity, .sandboxes = sandboxes, .socket = -1};
+    *dialogue = (struct dialogue){.settings = settings, .identity = identity, .sandboxes = sandboxes, .socket = -1};
 }
 
 static void take_first(struct dialogue *dialogue)
@@ -160,8 +159,7 @@ static void answer_prepare(struct dialogue *dialogue, uint64_t request, const st
     if (sandbox || ended)
         error_set(&err, ERROR_GONE, "%s", sandbox ? sandbox->reason : ended);
     struct fl_limits limits = {0};
-    bool allowed = err.kind == ERROR_NONE &&
-                   policy_judge(dialogue->settings, prepare, clock_wall_ms(), &limits, &err);
+    bool allowed = err.kind == ERROR_NONE && policy_judge(dialogue->settings, prepare, clock_wall_ms(), &limits, &err);
     sandbox = allowed ? sandboxes_create(dialogue->sandboxes, prepare, &limits, &err) : NULL;
     if (sandbox)
         say_sandbox(dialogue, request, sandbox, false, true);
@@ -280,9 +278,8 @@ bool dialogue_send(struct dialogue *dialogue, struct error *err)
     while (dialogue->first && dialogue->socket >= 0) {
         const struct dialogue_entry *entry = dialogue->first;
         struct error why = {0};
-        bool sent = entry->with_descriptors
-                        ? send_with_descriptors(dialogue, &entry->message, &why)
-                        : front_launcher_send(dialogue->socket, &entry->message, NULL, 0, &why);
+        bool sent = entry->with_descriptors ? send_with_descriptors(dialogue, &entry->message, &why)
+                                            : front_launcher_send(dialogue->socket, &entry->message, NULL, 0, &why);
         if (!sent && why.system_errno == EAGAIN)
             return true;
         if (!sent) {

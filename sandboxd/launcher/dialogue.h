@@ -1,5 +1,5 @@
-/** dialogue.h - what the launcher answers its front, message by message, and the queue of what the front has yet to take.
- *  Knows no processes and no epoll; the front's bytes were checked, its wishes are judged here (policy.h). */
+/** dialogue.h - what the launcher answers its front, message by message, and the queue of what the front has yet to
+ * take. Knows no processes and no epoll; the front's bytes were checked, its wishes are judged here (policy.h). */
 #pragma once
 
 #include "sandboxd/launcher/identity.h"
@@ -14,9 +14,9 @@ struct dialogue {
     const struct identity *identity;
     struct sandboxes *sandboxes;
     uint64_t incarnation;
-    int socket;                     /* the front's; -1 none */
-    bool ready;                     /* FL_READY came: ends are told as they happen */
-    uint64_t ends_told;             /* number of the next end to tell */
+    int socket;         /* the front's; -1 none */
+    bool ready;         /* FL_READY came: ends are told as they happen */
+    uint64_t ends_told; /* number of the next end to tell */
     struct dialogue_entry *first, *last;
     size_t waiting;
 };

@@ -11,9 +11,9 @@
 
 /** Embedded. Private but for reading. */
 struct front_process {
-    char *const *argv;       /* ours, with the program's name: the front reads the same settings */
-    pid_t pid;               /* 0: none runs */
-    int pidfd, socket;       /* -1: none */
+    char *const *argv; /* ours, with the program's name: the front reads the same settings */
+    pid_t pid;         /* 0: none runs */
+    int pidfd, socket; /* -1: none */
     uint64_t started_boot_ns;
     uint64_t restart_boot_ns; /* when none runs: when to start one; 0 never (we are stopping) */
     uint64_t backoff_ms;
@@ -25,8 +25,8 @@ void front_process_init(struct front_process *front, char *const argv[]);
  *  (non-blocking). */
 bool front_process_start(struct front_process *front, uint64_t now_boot_ns, struct error *err) MUST_USE;
 
-/** Kills it if need be, reaps it, closes both descriptors and says when to start the next: 100 ms to 5 s from now, doubling
- *  unless it lived for a minute. */
+/** Kills it if need be, reaps it, closes both descriptors and says when to start the next: 100 ms to 5 s from now,
+ * doubling unless it lived for a minute. */
 void front_process_end(struct front_process *front, uint64_t now_boot_ns);
 
 /** Asks it to stop (SIGTERM). */

@@ -88,8 +88,7 @@ static bool read_init_program(struct house *house, const struct settings *settin
     char *slash = strrchr(self, '/');
     if (slash)
         *slash = '\0';
-    AUTO_FREE char *path =
-        settings->init ? memory_printf("%s", settings->init) : memory_printf("%s/parley-init", self);
+    AUTO_FREE char *path = settings->init ? memory_printf("%s", settings->init) : memory_printf("%s/parley-init", self);
     size_t size = 0;
     AUTO_FREE char *bytes = fd_read_file(path, PROGRAM_MAX_BYTES, &size, err);
     if (bytes == NULL)
@@ -137,7 +136,7 @@ bool house_open(struct house *house, const struct settings *settings, struct err
 
 void house_close(struct house *house)
 {
-    char *texts[] = {house->state, house->folder,    house->records,         house->run,
+    char *texts[] = {house->state,    house->folder,    house->records,         house->run,
                      house->skeleton, house->node_file, house->incarnation_file};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);

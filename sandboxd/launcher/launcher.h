@@ -1,5 +1,5 @@
-/** launcher.h - parley-sandboxd itself: the privileged process that makes sandboxes for its front and keeps them when the
- *  front, or the launcher before it, was killed. See ../DESIGN.md. */
+/** launcher.h - parley-sandboxd itself: the privileged process that makes sandboxes for its front and keeps them when
+ * the front, or the launcher before it, was killed. See ../DESIGN.md. */
 #pragma once
 
 #include "sandboxd/launcher/settings.h"

@@ -57,8 +57,7 @@ bool policy_judge(const struct settings *settings, const struct fl_prepare *prep
                   struct fl_limits *in_force, struct error *err)
 {
     if (!is_one_of(TEMPLATES, sizeof TEMPLATES / sizeof TEMPLATES[0], prepare->template_name))
-        return error_set(err, ERROR_INVALID, "no template \"%s\" on this node; there is: base",
-                         prepare->template_name);
+        return error_set(err, ERROR_INVALID, "no template \"%s\" on this node; there is: base", prepare->template_name);
     if (!is_one_of(ISOLATIONS, sizeof ISOLATIONS / sizeof ISOLATIONS[0], prepare->isolation))
         return error_set(err, ERROR_INVALID, "isolation must be auto or namespaces on this node, not \"%s\"",
                          prepare->isolation);

@@ -1,5 +1,5 @@
-/** records.h - what the launcher keeps of each sandbox: a file of fixed size a slot, so that a launcher that comes after a
- *  kill -9 finds what runs. Not for another boot: nothing of a sandbox survives one. */
+/** records.h - what the launcher keeps of each sandbox: a file of fixed size a slot, so that a launcher that comes
+ * after a kill -9 finds what runs. Not for another boot: nothing of a sandbox survives one. */
 #pragma once
 
 #include "sandboxd/front_launcher/front_launcher.h"
@@ -11,8 +11,8 @@ struct record {
     uint32_t magic, version; /* set by record_write */
     uint32_t state;          /* enum record_state */
     uint32_t slot, uid_base;
-    int32_t init_pid;        /* 0 while starting */
-    uint64_t init_start;     /* field 22 of /proc/<pid>/stat */
+    int32_t init_pid;    /* 0 while starting */
+    uint64_t init_start; /* field 22 of /proc/<pid>/stat */
     int64_t created_wall_ms, deadline_wall_ms;
     uint64_t deadline_boot_ns;
     struct fl_limits limits;

@@ -165,7 +165,7 @@ void sandboxes_init_ended(struct sandboxes *all, uint32_t slot)
     struct sandbox *sandbox = slot < SLOTS_COUNT ? all->by_slot[slot] : NULL;
     struct pollfd init = {.fd = sandbox ? sandbox->handle.init : -1, .events = POLLIN};
     if (sandbox == NULL || poll(&init, 1, 0) == 0)
-        return; /* an event of who had the slot before */
+        return;           /* an event of who had the slot before */
     find_reason(sandbox); /* before the cgroup that tells is gone */
     sandbox->ending = true;
     if (try_remove(all, sandbox) || sandbox->handle.init < 0)
@@ -383,8 +383,7 @@ static size_t list_folders(const char *path, uint32_t *slots, size_t max)
     return count;
 }
 
-bool sandboxes_start(struct sandboxes *all, const struct sandboxes_house *house, struct slots *slots,
-                     struct error *err)
+bool sandboxes_start(struct sandboxes *all, const struct sandboxes_house *house, struct slots *slots, struct error *err)
 {
     if (!house->backend->create || house->max == 0)
         return error_set(err, ERROR_INVALID, "no backend");

@@ -1,5 +1,6 @@
-/** sandboxes.h - the launcher's sandboxes: made, adopted, ended; each has a slot, a folder, a record and a life. Nothing
- *  here blocks or polls: the loop calls sandboxes_init_ended when a pidfd says so and sandboxes_wake when it is time. */
+/** sandboxes.h - the launcher's sandboxes: made, adopted, ended; each has a slot, a folder, a record and a life.
+ * Nothing here blocks or polls: the loop calls sandboxes_init_ended when a pidfd says so and sandboxes_wake when it is
+ * time. */
 #pragma once
 
 #include "sandboxd/isolation/isolation.h"

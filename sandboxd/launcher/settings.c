@@ -14,7 +14,7 @@ enum { SLOTS = 4000, DAY_S = 86400 };
 static const struct config_row ROWS[] = {
     {"state", CONFIG_TEXT, FIELD(state), NULL, 0, 0, "folder of all state; root: /var/lib/parley"},
     {"listen_host", CONFIG_TEXT, FIELD(listen_host), "127.0.0.1", 0, 0, "address to listen on"},
-    {"port", CONFIG_NUMBER, FIELD(port), "8701", 0, 65535, "TCP port, 0: any free one"},
+    {"sandboxd_port", CONFIG_NUMBER, FIELD(port), "8701", 0, 65535, "TCP port, 0: any free one"},
     {"advertise_url", CONFIG_TEXT, FIELD(advertise_url), NULL, 0, 0, "URL that clients are told"},
     {"insecure_http", CONFIG_SWITCH, FIELD(insecure_http), "false", 0, 0, "listen beyond loopback without TLS"},
     {"loops", CONFIG_NUMBER, FIELD(loops), "0", 0, 64, "event loops, 0: one a CPU"},
@@ -33,7 +33,11 @@ static const struct config_row ROWS[] = {
 enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
 
 /* The negotiator's keys in the same STATE/config.json. */
-static const char *const FOREIGN[] = {NULL};
+static const char *const FOREIGN[] = {"host", "port",         "negotiator_user", "negotiator_uid",
+                                      "map_mb",       "ttl_default",     "ttl_max",
+                                      "idle_timeout", "lease_lifetime",  "cpu_milli",
+                                      "memory_mb",    "disk_mb",         "pids",
+                                      "node_calls",   "call_timeout",    NULL};
 
 static bool settings_check(struct settings *settings, struct error *err)
 {

@@ -20,8 +20,8 @@ struct slots {
     uint32_t next;             /* where the search begins: a range is not reused at once */
 };
 
-/** `folder` holds the lock files (made when missing), `state` is the real path of the state folder. `etc` holds subuid and
- *  subgid. Removes the locks of deployments that are gone: no such state folder, no process in the range. */
+/** `folder` holds the lock files (made when missing), `state` is the real path of the state folder. `etc` holds subuid
+ * and subgid. Removes the locks of deployments that are gone: no such state folder, no process in the range. */
 bool slots_start(struct slots *slots, const char *folder, const char *state, const char *etc,
                  struct error *err) MUST_USE;
 void slots_done(struct slots *slots);

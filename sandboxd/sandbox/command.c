@@ -135,9 +135,8 @@ int command_seal(const struct command *command, char *const *sandbox_variables, 
         put_variable(variables, &count, sandbox_variables[i]);
     for (size_t i = 0; i < command->variable_count; i++)
         put_variable(variables, &count, command->variables[i]);
-    struct front_init_command sealed = {.cwd = command->cwd ? command->cwd : "/workspace",
-                                        .arguments = command->arguments,
-                                        .variables = variables};
+    struct front_init_command sealed = {
+        .cwd = command->cwd ? command->cwd : "/workspace", .arguments = command->arguments, .variables = variables};
     return front_init_command_seal(&sealed, err);
 }
 

@@ -18,12 +18,12 @@ struct command {
     char *cwd;                    /* NULL: /workspace */
     char **arguments;             /* NULL-ended */
     size_t argument_count;
-    char **variables;             /* "NAME=value", NULL-ended: what the asker wants beside the defaults */
+    char **variables; /* "NAME=value", NULL-ended: what the asker wants beside the defaults */
     size_t variable_count;
-    uint64_t timeout_ms;          /* 0: none */
-    bool with_stdin;              /* a pipe; else /dev/null */
-    bool stdin_stays_open;        /* after `input` */
-    void *input;                  /* written to stdin first; NULL: nothing */
+    uint64_t timeout_ms;   /* 0: none */
+    bool with_stdin;       /* a pipe; else /dev/null */
+    bool stdin_stays_open; /* after `input` */
+    void *input;           /* written to stdin first; NULL: nothing */
     size_t input_size;
 };
 

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static const uint64_t AT_END_BYTES = 1024 * 1024; /* of each stream: what a FOLLOWER_AT_END reads at most */
+static const uint64_t AT_END_BYTES = UINT64_C(1) << 20; /* of each stream: what a FOLLOWER_AT_END reads at most */
 
 struct follower {
     atomic_uint references;

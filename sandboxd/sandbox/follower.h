@@ -1,7 +1,7 @@
-/** follower.h - one reader of one command's output. It has two ends: the reader's, on the loop of its connection, and the
- *  owner's, on the loop of the sandbox. Between them go only "grew to N", "read up to N" and the end: the reader preads
- *  the memfd itself. Numbers travel in atomics; a post to the other loop only says "look", and one at a time is under
- *  way. Counted: each end holds one, each post holds one. */
+/** follower.h - one reader of one command's output. It has two ends: the reader's, on the loop of its connection, and
+ * the owner's, on the loop of the sandbox. Between them go only "grew to N", "read up to N" and the end: the reader
+ * preads the memfd itself. Numbers travel in atomics; a post to the other loop only says "look", and one at a time is
+ * under way. Counted: each end holds one, each post holds one. */
 #pragma once
 
 #include "sandboxd/sandbox/process_view.h"
@@ -33,14 +33,17 @@ void follower_close(struct follower *follower);
 enum follower_what {
     FOLLOWER_NOTHING, /* for now */
     FOLLOWER_STARTED, /* once, first: item->view */
-    FOLLOWER_DATA,    /* item->size bytes of item->stream at item->offset in the caller's buffer; say follower_consumed */
-    FOLLOWER_GAP,     /* item->offset..item->gap_to of item->stream are gone */
-    FOLLOWER_ENDED,   /* once, after all data before the end: item->view; the last */
-    FOLLOWER_FAILED   /* once, the last: item->error */
+    FOLLOWER_DATA,  /* item->size bytes of item->stream at item->offset in the caller's buffer; say follower_consumed */
+    FOLLOWER_GAP,   /* item->offset..item->gap_to of item->stream are gone */
+    FOLLOWER_ENDED, /* once, after all data before the end: item->view; the last */
+    FOLLOWER_FAILED /* once, the last: item->error */
 };
 
 struct follower_item {
-    enum follower_stage { FOLLOWER_LIVE, FOLLOWER_LAST } stage; /* LAST: the command has ended, what is read is the rest */
+    enum follower_stage {
+        FOLLOWER_LIVE,
+        FOLLOWER_LAST
+    } stage; /* LAST: the command has ended, what is read is the rest */
     enum output_stream stream;
     uint64_t offset, gap_to;
     size_t size;
@@ -76,7 +79,8 @@ uint64_t follower_read_to(const struct follower *follower, enum output_stream st
 /** Whether the owner wants to hear of every step of the reader: set before looking at follower_read_to. */
 void follower_owner_waits(struct follower *follower, bool waits);
 
-/** Each at most once. `outputs` (held by the follower from now on) may be NULL: nothing is kept. */
+/** Each at most once; of a command that has ended already, the end first. `outputs` (held by the follower from now on)
+ * may be NULL: nothing is kept. */
 void follower_tell_started(struct follower *follower, struct output *const outputs[OUTPUT_STREAMS],
                            const struct process_view *view);
 void follower_tell_ended(struct follower *follower, const struct process_view *view);

@@ -13,7 +13,7 @@
 #include <sys/un.h>
 
 enum {
-    MESSAGES_A_TURN = 64,     /* so that one sandbox does not hold the loop */
+    MESSAGES_A_TURN = 64, /* so that one sandbox does not hold the loop */
     RETRY_FIRST_MS = 20,
     RETRY_LAST_MS = 1000
 };
@@ -38,8 +38,8 @@ struct init_link {
     unsigned failures;
     struct waiting *first, *last;
     size_t waiting;
-    bool writing;       /* waits for the socket to take more */
-    bool *freed;        /* set when the link is freed inside one of its own events */
+    bool writing; /* waits for the socket to take more */
+    bool *freed;  /* set when the link is freed inside one of its own events */
 };
 
 static void connect_or_retry(void *cookie);

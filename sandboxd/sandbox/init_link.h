@@ -1,5 +1,5 @@
-/** init_link.h - the connection to one sandbox's init: found through the run folder's descriptor, its peer's uid checked,
- *  made again when it breaks. Belongs to the sandbox's loop. */
+/** init_link.h - the connection to one sandbox's init: found through the run folder's descriptor, its peer's uid
+ * checked, made again when it breaks. Belongs to the sandbox's loop. */
 #pragma once
 
 #include "sandboxd/front_init/front_init.h"
@@ -30,7 +30,7 @@ struct init_link *init_link_new(struct loop *loop, int run_folder, const char *s
 void init_link_free(struct init_link *link);
 DEFINE_AUTO(init_link)
 
-/** Sends, or queues when the socket is full or being made: an FI_START only while connected (ERROR_STARTING), the others
- *  also across a break. Takes `fd` (-1: none) in every case. ERROR_NO_CAPACITY when too many wait. */
+/** Sends, or queues when the socket is full or being made: an FI_START only while connected (ERROR_STARTING), the
+ * others also across a break. Takes `fd` (-1: none) in every case. ERROR_NO_CAPACITY when too many wait. */
 bool init_link_send(struct init_link *link, const struct front_init_message *message, int fd,
                     struct error *err) MUST_USE;

@@ -20,10 +20,10 @@ struct question {
 
 struct launcher_link {
     struct sandboxes *all;
-    int socket;              /* until loop 0 has started */
+    int socket; /* until loop 0 has started */
     struct loop_watch *watch;
     uint64_t next_request;
-    struct question *asked;  /* waiting for their answers */
+    struct question *asked; /* waiting for their answers */
     struct question *unsent, *unsent_last;
     bool writing;
 };

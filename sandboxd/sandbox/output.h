@@ -44,7 +44,8 @@ enum output_pumped {
 /** Moves what is in `pipe` (read end) until the stream is `limit` long, at most `budget` bytes. Never blocks. */
 enum output_pumped output_pump(struct output *output, int pipe, uint64_t limit, size_t budget) MUST_USE;
 
-/** Gives up what lies before `to` (rounded down to a page), but never more than what is there. Returns the bytes freed. */
+/** Gives up what lies before `to` (rounded down to a page), but never more than what is there. Returns the bytes freed.
+ */
 uint64_t output_punch(struct output *output, uint64_t to);
 
 /** Bytes kept now. */

@@ -1,15 +1,14 @@
 /* process.c - the records of one sandbox's commands: from init's word that one started to the day it is forgotten. */
 #include "sandboxd/sandbox/sandbox_internal.h"
 
+#include "sandboxd/sandbox/usage.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
-#include "sandboxd/sandbox/usage.h"
 
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
-
 
 struct process *process_find(const struct sandbox *sandbox, const char *id)
 {
@@ -31,6 +30,7 @@ struct process *process_new(struct sandbox *sandbox, const char *id)
 {
     struct process *process = memory_new(sizeof *process);
     process->sandbox = sandbox;
+    process->view.started_ms = clock_wall_ms(); /* until init says better */
     memcpy(process->view.id, id, strlen(id) + 1);
     for (int i = 0; i < OUTPUT_STREAMS; i++)
         process->streams[i] = (struct process_stream){.process = process, .which = (enum output_stream)i};
@@ -97,14 +97,14 @@ static void tell_ended(const struct process *process, struct follower *follower)
 void process_attach(struct process *process, struct follower *follower)
 {
     struct process_follower *holder = memory_new(sizeof *holder);
-    *holder = (struct process_follower){
-        .next = process->followers, .process = process, .follower = follower_hold(follower)};
+    *holder =
+        (struct process_follower){.next = process->followers, .process = process, .follower = follower_hold(follower)};
     process->followers = holder;
     follower_attach(follower, on_follower_moved, holder);
+    if (process->end_told) /* first, so that who looks once at its start sees the end too */
+        tell_ended(process, follower);
     if (process->state != PROCESS_STARTING)
         tell_started(process, follower);
-    if (process->end_told)
-        tell_ended(process, follower);
     if (follower_has_left(follower)) /* before it was attached, so that nobody posted it */
         on_follower_moved(holder);
 }
@@ -194,16 +194,21 @@ static void on_forget_timer(void *cookie)
     plan_forgetting(sandbox);
 }
 
+static bool has_room(const struct sandbox *sandbox)
+{
+    int64_t max = sandbox->all->descriptors_max;
+    return sandbox->process_count < PROCESS_COMMANDS_MAX && sandbox->descriptors + PROCESS_DESCRIPTORS <= max / 4 &&
+           sandbox->all->descriptors + PROCESS_DESCRIPTORS <= max;
+}
+
 bool process_make_room(struct sandbox *sandbox)
 {
-    if (sandbox->process_count < PROCESS_COMMANDS_MAX)
-        return true;
-    for (struct process *process = sandbox->processes; process; process = process->next)
-        if (process->state == PROCESS_ENDED && process->end_told) {
+    for (struct process *process = sandbox->processes, *next; process && !has_room(sandbox); process = next) {
+        next = process->next;
+        if (process->state == PROCESS_ENDED && process->end_told)
             forget(process);
-            return true;
-        }
-    return false;
+    }
+    return has_room(sandbox);
 }
 
 void process_fail_starting(struct sandbox *sandbox, const struct error *err)
@@ -282,8 +287,10 @@ void process_started(struct sandbox *sandbox, const struct fi_started *started, 
         return;
     }
     process->state = PROCESS_RUNNING;
-    if (started->has_stdin)
+    if (started->has_stdin) {
         process->stdin_pipe = loop_watch_new(sandbox->loop, TAKE_FD(fds[FI_FD_STDIN_PIPE]));
+        sandbox_count_descriptors(sandbox, 1);
+    }
     for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
         tell_started(process, holder->follower);
     process_input_write(process);
@@ -361,4 +368,7 @@ void process_check_end(struct process *process)
     process->end_told = true;
     for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
         tell_ended(process, holder->follower);
+    for (int i = 0; i < OUTPUT_STREAMS; i++) /* most commands leave one of them empty: no descriptor for nothing */
+        if (!process->streams[i].pipe && process->streams[i].output->length == 0)
+            process_output_close(&process->streams[i]);
 }

@@ -50,7 +50,10 @@ static void finish_first(struct process *process, const struct error *err)
 
 void process_input_close(struct process *process, const struct error *err)
 {
-    loop_watch_free(TAKE(process->stdin_pipe));
+    if (process->stdin_pipe) {
+        loop_watch_free(TAKE(process->stdin_pipe));
+        sandbox_count_descriptors(process->sandbox, -1);
+    }
     process->writing = false;
     while (process->inputs)
         finish_first(process, err);

@@ -28,15 +28,26 @@ void process_output_open(struct process_stream *stream, struct output *output, i
     stream->held = held;
     stream->process->sandbox->kept_bytes += output_kept(output);
     stream->pipe = loop_watch_new(stream->process->sandbox->loop, pipe);
+    sandbox_count_descriptors(stream->process->sandbox, 2);
     watch(stream, true);
+}
+
+static void close_pipe(struct process_stream *stream)
+{
+    if (!stream->pipe)
+        return;
+    loop_watch_free(TAKE(stream->pipe));
+    stream->reading = false;
+    sandbox_count_descriptors(stream->process->sandbox, -1);
 }
 
 void process_output_close(struct process_stream *stream)
 {
-    loop_watch_free(TAKE(stream->pipe));
-    stream->reading = false;
-    if (stream->output)
-        stream->process->sandbox->kept_bytes -= output_kept(stream->output);
+    close_pipe(stream);
+    if (!stream->output)
+        return;
+    stream->process->sandbox->kept_bytes -= output_kept(stream->output);
+    sandbox_count_descriptors(stream->process->sandbox, -1);
     output_release(TAKE(stream->output));
 }
 
@@ -130,14 +141,12 @@ void process_output_pump(struct process_stream *stream)
         output_pump(stream->output, loop_watch_fd(stream->pipe), limit_of(stream), BUDGET_BYTES);
     uint64_t grown = stream->output->length - before;
     process->sandbox->kept_bytes += grown;
-    if (pumped == OUTPUT_END) {
-        loop_watch_free(TAKE(stream->pipe));
-        stream->reading = false;
-    } else if (stream->output->length >= limit_of(stream)) {
+    if (pumped == OUTPUT_END)
+        close_pipe(stream);
+    else if (stream->output->length >= limit_of(stream))
         wait_for_drivers(stream);
-    } else {
+    else
         watch(stream, true);
-    }
     if (grown) {
         trim(stream, PROCESS_KEPT_BYTES, PUNCH_BYTES);
         if (process->sandbox->kept_bytes > SANDBOX_KEPT_BYTES)

@@ -33,8 +33,8 @@ static bool attach_to_known(struct sandbox *sandbox, struct verb *verb, const ui
     if (process) {
         process_attach(process, verb->follower);
     } else {
-        follower_tell_started(verb->follower, NULL, &tomb->view);
         follower_tell_ended(verb->follower, &tomb->view);
+        follower_tell_started(verb->follower, NULL, &tomb->view);
     }
     verb_finish(verb, NULL);
     return true;
@@ -55,7 +55,10 @@ static bool send_start(struct sandbox *sandbox, const struct command *command, c
 static struct process *start(struct sandbox *sandbox, struct verb *verb, struct error *err)
 {
     if (!process_make_room(sandbox)) {
-        error_set(err, ERROR_NO_CAPACITY, "%d commands are running in this sandbox", PROCESS_COMMANDS_MAX);
+        error_set(err, ERROR_NO_CAPACITY,
+                  "too many commands are running: at most %d in a sandbox, and fewer where this "
+                  "host gives few descriptors (ulimit -n)",
+                  PROCESS_COMMANDS_MAX);
         return NULL;
     }
     struct command *command = verb->command;
@@ -124,8 +127,8 @@ void process_verb_follow(struct sandbox *sandbox, struct verb *verb)
         uint64_t length = output ? output->length : 0;
         if (follower_read_to(verb->follower, (enum output_stream)i) > length) {
             struct error err = {0};
-            error_set(&err, ERROR_RANGE, "%s of command %s has %llu bytes so far", output_stream_name((enum output_stream)i),
-                      verb->process_id, (unsigned long long)length);
+            error_set(&err, ERROR_RANGE, "%s of command %s has %llu bytes so far",
+                      output_stream_name((enum output_stream)i), verb->process_id, (unsigned long long)length);
             verb_finish(verb, &err);
             return;
         }

@@ -5,17 +5,18 @@
 #include "shared/base/text.h"
 
 #include <pthread.h>
-#include <sodium.h>
+#include <stdatomic.h>
 #include <string.h>
 
 enum { BUCKETS = 4096 };
 
 struct entry {
     struct entry *next_in_bucket;
-    struct entry *next_ended; /* in the order of their ends; only when ended */
-    bool reported;            /* the negotiator knows of its end */
-    void *seat;               /* the owning loop's */
-    struct registry_view view;
+    struct entry *next_ended;  /* in the order of their ends; only when ended */
+    bool reported;             /* the negotiator knows of its end */
+    void *seat;                /* the owning loop's */
+    _Atomic int64_t active_ms; /* the one field that readers write */
+    struct registry_view view; /* but for active_ms */
 };
 
 /* Invariant: entries with state ENDED are exactly those of the list ended_first..ended_last, oldest first. */
@@ -130,7 +131,7 @@ bool registry_put(struct registry *registry, const struct fl_sandbox *sandbox, u
     if (!entry) {
         entry = *slot = memory_new(sizeof *entry);
         entry->view.epoch = 1;
-        entry->view.active_ms = now_ms;
+        entry->active_ms = now_ms;
         entry->view.owner = registry_owner(registry, sandbox->id);
         registry->living++;
     }
@@ -147,9 +148,8 @@ bool registry_find(struct registry *registry, const char *id, struct registry_vi
     pthread_rwlock_rdlock(&registry->lock);
     const struct entry *entry = *slot_of(registry, id);
     if (entry) {
-        int64_t active = __atomic_load_n(&entry->view.active_ms, __ATOMIC_RELAXED);
         *view = entry->view;
-        view->active_ms = active;
+        view->active_ms = entry->active_ms;
     }
     pthread_rwlock_unlock(&registry->lock);
     return entry != NULL;
@@ -175,10 +175,10 @@ void *registry_seat(struct registry *registry, const char *id)
 
 void registry_touch(struct registry *registry, const char *id, int64_t now_ms)
 {
-    pthread_rwlock_rdlock(&registry->lock); /* the one field that readers write, and only atomically */
+    pthread_rwlock_rdlock(&registry->lock);
     struct entry *entry = *slot_of(registry, id);
     if (entry)
-        __atomic_store_n(&entry->view.active_ms, now_ms, __ATOMIC_RELAXED);
+        entry->active_ms = now_ms;
     pthread_rwlock_unlock(&registry->lock);
 }
 
@@ -225,11 +225,12 @@ size_t registry_count(struct registry *registry)
     return count;
 }
 
-static void copy_line(struct registry_line *line, const struct registry_view *view)
+static void copy_line(struct registry_line *line, const struct entry *entry)
 {
+    const struct registry_view *view = &entry->view;
     memcpy(line->id, view->id, sizeof line->id);
     memcpy(line->reason, view->reason, sizeof line->reason);
-    line->active_ms = __atomic_load_n(&view->active_ms, __ATOMIC_RELAXED);
+    line->active_ms = entry->active_ms;
     line->deadline_ms = view->deadline_ms;
     line->ended_ms = view->ended_ms;
 }
@@ -240,7 +241,7 @@ static size_t copy_living(struct registry *registry, size_t max, struct registry
     for (size_t i = 0; i < BUCKETS; i++)
         for (const struct entry *entry = registry->buckets[i]; entry && count < max; entry = entry->next_in_bucket)
             if (entry->view.state != REGISTRY_ENDED)
-                copy_line(&lines[count++], &entry->view);
+                copy_line(&lines[count++], entry);
     return count;
 }
 
@@ -249,7 +250,7 @@ static size_t copy_unreported(struct registry *registry, size_t max, struct regi
     size_t count = 0;
     for (const struct entry *entry = registry->ended_first; entry && count < max; entry = entry->next_ended)
         if (!entry->reported)
-            copy_line(&lines[count++], &entry->view);
+            copy_line(&lines[count++], entry);
     return count;
 }
 

@@ -1,5 +1,5 @@
-/** registry.h - which sandboxes this node has or had, and whose loop each belongs to: what authorisation and routing need
- *  to know from any thread. Everything else about a sandbox belongs to its loop alone (sandbox.h).
+/** registry.h - which sandboxes this node has or had, and whose loop each belongs to: what authorisation and routing
+ * need to know from any thread. Everything else about a sandbox belongs to its loop alone (sandbox.h).
  *
  *  One read-write lock, held for a look-up and a copy of some hundred bytes, never across a call. That is the one thing
  *  the loops share: an entry changes a few times in a sandbox's life, so readers do not meet writers in practice. */
@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REGISTRY_ENDED_MAX     10000                     /* ended sandboxes remembered at most, oldest dropped first */
-#define REGISTRY_ENDED_KEPT_MS (INT64_C(24) * 3600000)   /* and no longer than this (protocol.md, 2 "Lives") */
+#define REGISTRY_ENDED_MAX     10000                   /* ended sandboxes remembered at most, oldest dropped first */
+#define REGISTRY_ENDED_KEPT_MS (INT64_C(24) * 3600000) /* and no longer than this (protocol.md, 2 "Lives") */
 
 enum registry_state { REGISTRY_LIVE, REGISTRY_ENDING, REGISTRY_ENDED };
 
@@ -23,13 +23,13 @@ enum registry_state { REGISTRY_LIVE, REGISTRY_ENDING, REGISTRY_ENDED };
 struct registry_view {
     char id[FRONT_LAUNCHER_ID_BYTES];
     enum registry_state state;
-    unsigned owner;                           /* index of the loop it belongs to */
-    uint32_t epoch;                           /* lowest key epoch in force */
+    unsigned owner; /* index of the loop it belongs to */
+    uint32_t epoch; /* lowest key epoch in force */
     struct key root;
-    char reason[FRONT_LAUNCHER_NAME_BYTES];   /* why it ends or ended */
-    int64_t created_ms, deadline_ms;          /* UTC */
-    int64_t active_ms, ended_ms;              /* UTC: last sign of life; end, 0 while it lives */
-    char name[FRONT_LAUNCHER_NAME_BYTES];     /* host name inside */
+    char reason[FRONT_LAUNCHER_NAME_BYTES]; /* why it ends or ended */
+    int64_t created_ms, deadline_ms;        /* UTC */
+    int64_t active_ms, ended_ms;            /* UTC: last sign of life; end, 0 while it lives */
+    char name[FRONT_LAUNCHER_NAME_BYTES];   /* host name inside */
     char template_name[FRONT_LAUNCHER_NAME_BYTES], isolation[FRONT_LAUNCHER_NAME_BYTES];
     char storage[FRONT_LAUNCHER_NAME_BYTES];
     struct fl_limits limits;

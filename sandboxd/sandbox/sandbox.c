@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    WAITING_MAX = 256,       /* verbs that wait for init to be reached */
+    WAITING_MAX = 256, /* verbs that wait for init to be reached */
     TERMINATE_GRACE_MS = 10000
 };
 static const uint64_t SECOND_NS = UINT64_C(1000000000);
@@ -27,6 +27,12 @@ void sandbox_touch(struct sandbox *sandbox)
         return;
     sandbox->touched_at = now;
     registry_touch(sandbox->all->registry, sandbox->facts.id, clock_wall_ms());
+}
+
+void sandbox_count_descriptors(struct sandbox *sandbox, int change)
+{
+    sandbox->descriptors += change;
+    atomic_fetch_add_explicit(&sandbox->all->descriptors, change, memory_order_relaxed);
 }
 
 /* ---- verbs that wait for init ---- */
@@ -126,8 +132,9 @@ static void on_lost(void *cookie)
     struct sandbox *sandbox = cookie;
     sandbox->current = false;
     struct error err = {0};
-    error_set(&err, ERROR_STARTING, "the connection to the sandbox broke; whether the command started will be seen at "
-                                    "its id");
+    error_set(&err, ERROR_STARTING,
+              "the connection to the sandbox broke; whether the command started will be seen at "
+              "its id");
     process_fail_starting(sandbox, sandbox->ending ? &sandbox->gone : &err);
 }
 

@@ -1,5 +1,5 @@
-/** sandbox_internal.h - what the files of this room share about one sandbox and its commands. Everything here belongs to
- *  the sandbox's loop, except where it says so. */
+/** sandbox_internal.h - what the files of this room share about one sandbox and its commands. Everything here belongs
+ * to the sandbox's loop, except where it says so. */
 #pragma once
 
 #include "sandboxd/front_launcher/front_launcher.h"
@@ -15,15 +15,16 @@
 #include <stdatomic.h>
 
 /* Bounds of what one sandbox may make this process keep. */
-#define PROCESS_COMMANDS_MAX   1000                      /* records, running or ended */
-#define PROCESS_TOMBS_MAX      4096                      /* forgotten commands whose end is still known */
+#define PROCESS_COMMANDS_MAX   1000 /* records, running or ended */
+#define PROCESS_TOMBS_MAX      4096 /* forgotten commands whose end is still known */
 #define PROCESS_REPLAY_NS      (UINT64_C(600) * 1000000000)
-#define PROCESS_KEPT_BYTES     (UINT64_C(1) << 20)       /* of a stream */
-#define PROCESS_BEHIND_BYTES   (UINT64_C(4) << 20)       /* a driver may be behind by this */
-#define PROCESS_SQUEEZED_BYTES (UINT64_C(64) << 10)      /* ... or by this, while the sandbox keeps too much */
-#define SANDBOX_KEPT_BYTES     (UINT64_C(16) << 20)      /* of all streams of a sandbox */
+#define PROCESS_KEPT_BYTES     (UINT64_C(1) << 20)         /* of a stream */
+#define PROCESS_BEHIND_BYTES   (UINT64_C(4) << 20)         /* a driver may be behind by this */
+#define PROCESS_SQUEEZED_BYTES (UINT64_C(64) << 10)        /* ... or by this, while the sandbox keeps too much */
+#define SANDBOX_KEPT_BYTES     (UINT64_C(16) << 20)        /* of all streams of a sandbox */
 #define SANDBOX_HOLD_NS        (UINT64_C(30) * 1000000000) /* after an adoption nothing is punched */
-#define PROCESS_INPUT_BYTES    (UINT64_C(4) << 20)       /* stdin that waits for a command */
+#define PROCESS_DESCRIPTORS    FI_FDS                      /* of a command, at most */
+#define PROCESS_INPUT_BYTES    (UINT64_C(4) << 20)         /* stdin that waits for a command */
 
 struct process;
 struct sandbox;
@@ -44,8 +45,8 @@ struct process_input {
     struct process_input *next;
     uint8_t *data;
     size_t size, done;
-    bool eof;             /* then close */
-    struct verb *asked;   /* NULL: nobody waits */
+    bool eof;           /* then close */
+    struct verb *asked; /* NULL: nobody waits */
 };
 
 enum process_state { PROCESS_STARTING, PROCESS_RUNNING, PROCESS_ENDED };
@@ -62,19 +63,19 @@ struct process {
     struct process *next, *previous; /* in the order of their starts */
     struct sandbox *sandbox;
     enum process_state state;
-    struct process_view view;        /* lengths are filled in when it is shown */
+    struct process_view view; /* lengths are filled in when it is shown */
     uint8_t hash[COMMAND_HASH_BYTES];
-    bool hash_known;                 /* false for a command of an earlier front */
-    bool named;                      /* the id came from a client */
+    bool hash_known; /* false for a command of an earlier front */
+    bool named;      /* the id came from a client */
     bool end_told;
-    uint64_t forget_at;              /* boot ns; once ended */
+    uint64_t forget_at; /* boot ns; once ended */
     uint64_t oom_before;
     struct process_stream streams[OUTPUT_STREAMS];
     struct process_follower *followers;
-    struct loop_watch *stdin_pipe;   /* NULL: none, or closed */
+    struct loop_watch *stdin_pipe; /* NULL: none, or closed */
     struct process_input *inputs, *inputs_last;
-    uint64_t input_bytes;            /* waiting */
-    bool writing;                    /* waits for the pipe */
+    uint64_t input_bytes; /* waiting */
+    bool writing;         /* waits for the pipe */
 };
 
 /* A forgotten command that a client may ask for again by its id. */
@@ -92,25 +93,26 @@ struct sandbox {
     struct fl_sandbox facts; /* without the root key: wiped */
     int stats[FL_FDS];
     struct init_link *link;
-    bool current;            /* init has told all it knows */
+    bool current; /* init has told all it knows */
     bool ending;
-    struct error gone;       /* why, once ending */
-    uint64_t ending_kill_at; /* boot ns: then the launcher is told, whatever init does */
+    struct error gone;             /* why, once ending */
+    uint64_t ending_kill_at;       /* boot ns: then the launcher is told, whatever init does */
     struct loop_watch *init_watch; /* pidfd, while ending */
     struct loop_timer *ending_timer;
     struct verb *waiting, *waiting_last; /* for `current` */
     size_t waiting_count;
     struct loop_timer *waiting_timer;
-    char **variables;        /* of the sandbox, for each command; NULL: none */
+    char **variables; /* of the sandbox, for each command; NULL: none */
     struct process *processes, *processes_last;
     size_t process_count;
     struct process_tomb *tombs, *tombs_last;
     size_t tomb_count;
     struct loop_timer *forget_timer;
-    uint64_t kept_bytes;     /* over all streams */
-    uint64_t hold_until;     /* boot ns */
+    uint64_t kept_bytes; /* over all streams */
+    int64_t descriptors; /* open for its commands */
+    uint64_t hold_until; /* boot ns */
     struct loop_timer *hold_timer;
-    uint64_t touched_at;     /* boot ns */
+    uint64_t touched_at; /* boot ns */
 };
 
 /* ---- verbs.c: a verb on its way from the asking loop to the owner's and back ---- */
@@ -120,16 +122,17 @@ struct verb {
     struct loop *asked_on;
     char sandbox_id[FRONT_LAUNCHER_ID_BYTES];
     char process_id[FRONT_INIT_ID_BYTES];
-    void (*work)(struct sandbox *sandbox, struct verb *verb); /* on the owner's loop; ends in verb_finish, now or later */
+    void (*work)(struct sandbox *sandbox,
+                 struct verb *verb); /* on the owner's loop; ends in verb_finish, now or later */
     struct command *command;
     struct follower *follower; /* held */
     int signal;
     uint8_t *data;
     size_t size;
     bool eof;
-    uint64_t waits_until;   /* boot ns, while init is being reached */
-    uint32_t epoch;         /* sandboxes_prepare */
-    char **variables;       /* sandboxes_prepare: NULL-ended, or NULL */
+    uint64_t waits_until; /* boot ns, while init is being reached */
+    uint32_t epoch;       /* sandboxes_prepare */
+    char **variables;     /* sandboxes_prepare: NULL-ended, or NULL */
     void (*done)(void *cookie, const struct verb_answer *answer);
     void *cookie;
     struct error error;
@@ -162,7 +165,8 @@ void process_check_end(struct process *process);
 void process_fail_starting(struct sandbox *sandbox, const struct error *err);
 /** Frees everything of an ending sandbox; followers get `err`. */
 void process_free_all(struct sandbox *sandbox, const struct error *err);
-/** Makes room for one more record; false when all are running. */
+/** Makes room for one more record and its descriptors, if need be by forgetting the oldest ended ones; false when that
+ *  is not enough. */
 bool process_make_room(struct sandbox *sandbox) MUST_USE;
 struct process *process_new(struct sandbox *sandbox, const char *id) MUST_USE;
 
@@ -199,9 +203,12 @@ void sandbox_put(struct sandboxes *all, const struct fl_sandbox *facts, int fds[
 void sandbox_run(struct sandbox *sandbox, struct verb *verb);
 void sandbox_end(struct sandbox *sandbox, const char *reason);
 void sandbox_free(struct sandbox *sandbox, const struct error *err);
+/** So many descriptors more (or fewer) are open for its commands. */
+void sandbox_count_descriptors(struct sandbox *sandbox, int change);
 /** Something happened in it. */
 void sandbox_touch(struct sandbox *sandbox);
-bool sandbox_send(struct sandbox *sandbox, const struct front_init_message *message, int fd, struct error *err) MUST_USE;
+bool sandbox_send(struct sandbox *sandbox, const struct front_init_message *message, int fd,
+                  struct error *err) MUST_USE;
 
 /** The launcher says it is gone. */
 void sandbox_gone(struct sandboxes *all, const char *id);
@@ -223,8 +230,10 @@ struct sandboxes {
     struct sandboxes_options options;
     struct registry *registry;
     struct launcher_link *launcher;
-    atomic_bool stopping;              /* a loop is ending: nobody waits for answers any more */
-    pthread_mutex_t mutex;             /* guards what comes before a loop has started: early and the setting of loops */
+    unsigned descriptors_max;
+    _Atomic int64_t descriptors; /* open for commands now; counted for bounds only, so no order is needed */
+    atomic_bool stopping;        /* a loop is ending: nobody waits for answers any more */
+    pthread_mutex_t mutex;       /* guards what comes before a loop has started: early and the setting of loops */
     _Atomic(struct loop *) loops[SANDBOXES_LOOPS_MAX];
     struct early *early[SANDBOXES_LOOPS_MAX];
     struct sandbox *homes[SANDBOXES_LOOPS_MAX]; /* each belongs to its loop */

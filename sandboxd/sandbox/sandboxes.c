@@ -21,6 +21,7 @@ struct sandboxes *sandboxes_new(const struct sandboxes_options *options)
     pthread_mutex_init(&all->mutex, NULL);
     all->registry = registry_new(options->loops);
     all->launcher = launcher_link_new(all, options->launcher);
+    all->descriptors_max = options->descriptors_max;
     return all;
 }
 
@@ -140,10 +141,10 @@ void verb_finish(struct verb *verb, const struct error *err)
 {
     if (err)
         verb->error = *err;
-    if (verb->follower && err)
+    bool stopping = verb->all->stopping; /* then the loop that asked may be gone */
+    if (verb->follower && err && !stopping)
         follower_tell_failed(verb->follower, err);
-    /* With a follower the answer is told there; while stopping, the loop that asked may be gone. */
-    if (!verb->done || verb->all->stopping) {
+    if (!verb->done || stopping) { /* with a follower the answer is told there */
         verb_free(verb);
         return;
     }

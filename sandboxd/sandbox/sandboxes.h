@@ -1,5 +1,5 @@
-/** sandboxes.h - all sandboxes of this node as the front sees them, and the verbs on them. No HTTP: a dialect calls a verb
- *  on its own loop and gets the answer there; the work is done on the loop the sandbox belongs to (registry.h). */
+/** sandboxes.h - all sandboxes of this node as the front sees them, and the verbs on them. No HTTP: a dialect calls a
+ * verb on its own loop and gets the answer there; the work is done on the loop the sandbox belongs to (registry.h). */
 #pragma once
 
 #include "sandboxd/front_launcher/front_launcher.h"
@@ -18,10 +18,11 @@
 #define SANDBOXES_LOOPS_MAX 64
 
 struct sandboxes_options {
-    unsigned loops;                  /* of the server that will run them, 1..SANDBOXES_LOOPS_MAX */
-    int launcher;                    /* the socket; borrowed until the first loop starts, then owned */
-    int run_folder;                  /* O_PATH descriptor of STATE/sandboxd/run; borrowed */
-    void (*ended)(void *context);    /* a sandbox ended; loop 0 */
+    unsigned loops;                       /* of the server that will run them, 1..SANDBOXES_LOOPS_MAX */
+    unsigned descriptors_max;             /* open at once for commands, all sandboxes; one gets at most a quarter */
+    int launcher;                         /* the socket; borrowed until the first loop starts, then owned */
+    int run_folder;                       /* O_PATH descriptor of STATE/sandboxd/run; borrowed */
+    void (*ended)(void *context);         /* a sandbox ended; loop 0 */
     void (*launcher_gone)(void *context); /* nothing can be made or ended any more; loop 0 */
     void *context;
 };
@@ -77,7 +78,8 @@ bool process_is_id(const char *id) MUST_USE;
 
 struct process_call {
     const char *sandbox_id, *process_id; /* NULL process_id: all of them (process_list) */
-    void (*done)(void *cookie, const struct verb_answer *answer); /* on the calling loop, never before the call returns */
+    void (*done)(void *cookie,
+                 const struct verb_answer *answer); /* on the calling loop, never before the call returns */
     void *cookie;
 };
 

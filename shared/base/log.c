@@ -30,9 +30,9 @@ static bool is_token_character(char c)
 /* How much of the secret that starts at `text` may be shown; 0: none starts there. */
 static size_t shown_of_secret(const char *text)
 {
-    if (text_starts_with(text, "pk_") || text_starts_with(text, "pj_"))
-        return 3;
-    return text_starts_with(text, "eyJ") ? JWT_SHOWN : 0;
+    if (text[0] == 'p')
+        return text_starts_with(text, "pk_") || text_starts_with(text, "pj_") ? 3 : 0;
+    return text[0] == 'e' && text_starts_with(text, "eyJ") ? JWT_SHOWN : 0;
 }
 
 void log_redact(char *line)

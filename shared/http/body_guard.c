@@ -4,6 +4,7 @@
 #include "shared/http/http_internal.h"
 
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 enum { LENGTH_READ_BYTES = 256 * 1024, CHUNKED_READ_BYTES = 64 * 1024 };
@@ -92,7 +93,7 @@ void http_guard_body(struct http_connection *connection)
     if (!http_connection_feed(connection) || connection->state != HTTP_BODY || connection->request == NULL)
         return;
     if (!h2o_socket_is_reading(connection->socket))
-        return; /* libh2o sends "100 Continue", or refuses a broken chunk by itself */
+        return; /* libh2o refuses a broken chunk by itself */
     size_t size = connection->socket->input->size;
     size = size > connection->head_bytes ? size - connection->head_bytes : 0;
     struct error err;
@@ -121,6 +122,28 @@ static void judge(struct http_request *request)
         request->refusal = err;
 }
 
+/* libh2o would answer the expectation itself, but stops reading for that and starts again without telling. So it sees
+ * a field of another name. */
+static void hide_expectation(char *head, size_t length)
+{
+    const char *end = head + length;
+    for (char *line = head; line != NULL && end - line > 7;) {
+        if (strncasecmp(line, "expect:", 7) == 0)
+            memcpy(line, "x-kept", 6);
+        line = memchr(line, '\n', (size_t)(end - line));
+        line += line != NULL;
+    }
+}
+
+static void send_continue(struct http_connection *connection)
+{
+    static const char CONTINUE[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    const size_t size = sizeof CONTINUE - 1;
+    int fd = h2o_socket_get_fd(connection->socket);
+    if (send(fd, CONTINUE, size, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)size)
+        http_connection_doom(connection);
+}
+
 static void start_request(struct http_connection *connection, size_t length)
 {
     h2o_buffer_t *input = connection->socket->input;
@@ -143,6 +166,10 @@ static void start_request(struct http_connection *connection, size_t length)
         http_connection_set_surplus(connection, input->bytes + whole, input->size - (size_t)whole);
         input->size = (size_t)whole;
     }
+    if (request->head.expects_continue)
+        hide_expectation(input->bytes, length);
+    if (request->head.expects_continue && !is_whole)
+        send_continue(connection);
     connection->head_bytes = length;
     http_connection_set_state(connection, HTTP_BODY);
     http_guard_body(connection);

@@ -132,6 +132,8 @@ static void on_close(void *data)
     free(connection->surplus);
     free(connection);
     worker->connection_count--;
+    if (worker->is_stopping)
+        http_worker_settle_soon(worker);
 }
 
 static void close_now(struct http_connection *connection)
@@ -213,10 +215,6 @@ bool http_connection_feed(struct http_connection *connection)
     if (worker->current != connection)
         return false;
     worker->current = NULL;
-    /* libh2o stops reading while it sends "100 Continue", and takes the callback back afterwards. */
-    if (connection->state == HTTP_BODY && !h2o_socket_is_reading(connection->socket) &&
-        !h2o_linklist_is_linked(&connection->unguarded))
-        h2o_linklist_insert(&worker->unguarded, &connection->unguarded);
     return true;
 }
 
@@ -234,13 +232,14 @@ void http_connection_request_ended(struct http_connection *connection)
     connection->has_bytes = connection->is_fresh = false;
     connection->scanned = 0;
     http_connection_set_state(connection, HTTP_HEAD);
-    connection->worker->has_stale = true;
+    http_worker_settle_soon(connection->worker);
     if (!h2o_linklist_is_linked(&connection->unguarded))
         h2o_linklist_insert(&connection->worker->unguarded, &connection->unguarded);
 }
 
 void http_connection_doom(struct http_connection *connection)
 {
+    http_worker_settle_soon(connection->worker);
     if (!h2o_linklist_is_linked(&connection->doomed))
         h2o_linklist_insert(&connection->worker->doomed, &connection->doomed);
 }
@@ -257,41 +256,26 @@ static void start_with_surplus(struct http_connection *connection)
     http_guard_head(connection);
 }
 
-/* libh2o has called h2o_socket_read_start itself: at the next request, or after "100 Continue". */
+/* For the next request libh2o has called h2o_socket_read_start itself. */
 static void guard_again(struct http_connection *connection)
 {
-    if (!h2o_socket_is_reading(connection->socket)) {
-        if (connection->state == HTTP_BODY)
-            h2o_linklist_insert(&connection->worker->unguarded, &connection->unguarded);
-        return;
-    }
     h2o_socket_read_start(connection->socket, on_readable);
-    if (connection->state != HTTP_HEAD)
-        return;
     if (connection->worker->is_stopping)
         http_connection_doom(connection);
     else
         start_with_surplus(connection);
 }
 
-bool http_connections_after_turn(struct http_worker *worker)
+void http_connections_settle(struct http_worker *worker)
 {
-    bool any = false;
-    worker->has_stale = false;
-    h2o_linklist_t unguarded;
-    h2o_linklist_init_anchor(&unguarded);
-    h2o_linklist_insert_list(&unguarded, &worker->unguarded);
-    while (!h2o_linklist_is_empty(&unguarded)) {
-        struct http_connection *connection = HTTP_OWNER(struct http_connection, unguarded, unguarded.next);
+    /* Each of the two may close any connection, so both begin anew with whatever is first. */
+    while (!h2o_linklist_is_empty(&worker->unguarded)) {
+        struct http_connection *connection = HTTP_OWNER(struct http_connection, unguarded, worker->unguarded.next);
         h2o_linklist_unlink(&connection->unguarded);
-        any = any || connection->surplus != NULL;
         guard_again(connection);
     }
-    while (!h2o_linklist_is_empty(&worker->doomed)) {
+    while (!h2o_linklist_is_empty(&worker->doomed))
         close_now(HTTP_OWNER(struct http_connection, doomed, worker->doomed.next));
-        any = true;
-    }
-    return any || worker->has_stale;
 }
 
 void http_connections_close_idle(struct http_worker *worker)

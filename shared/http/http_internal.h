@@ -57,14 +57,14 @@ struct http_worker {
     h2o_socket_t *peer_socket;
     h2o_linklist_t connections; /* all */
     h2o_linklist_t unguarded;   /* those whose reads libh2o took back */
-    h2o_linklist_t doomed;      /* to be closed after this turn */
+    h2o_linklist_t doomed;      /* to be closed when nobody is inside of them */
+    h2o_timeout_entry_t settle; /* goes through unguarded and doomed at the end of this turn */
     size_t connection_count;
     struct http_connection *current; /* the one whose bytes libh2o is handling; NULL once it is closed */
     struct http_request *requests[HTTP_REQUEST_BUCKETS];
     char id[RANDOM_ID_BYTES]; /* the first HTTP_ID_RANDOM_BYTES of every request id made here */
     uint64_t id_count;
-    bool has_stale; /* a request ended while the unguarded were gone through */
-    bool is_stopping, is_idle_told;
+    bool is_stopping, is_idle_told, is_ending;
 };
 
 enum http_state {
@@ -150,7 +150,7 @@ struct http_request {
 /* ---- connection.c ---- */
 
 void http_connection_accept(struct http_worker *worker, h2o_socket_t *socket);
-/** Closes it after this turn of the loop. */
+/** Closes it at the end of this turn of the loop. */
 void http_connection_doom(struct http_connection *connection);
 /** Gives libh2o the bytes in the socket's input; the connection may be closed afterwards (then false). */
 bool http_connection_feed(struct http_connection *connection) MUST_USE;
@@ -161,8 +161,10 @@ void http_connection_set_state(struct http_connection *connection, enum http_sta
 void http_connection_finishing(struct http_connection *connection);
 /** The request has ended; its memory goes after this. */
 void http_connection_request_ended(struct http_connection *connection);
-/** Takes back reads and closes what is doomed; true when anything was done. */
-bool http_connections_after_turn(struct http_worker *worker);
+/** Takes back reads and closes what is doomed. */
+void http_connections_settle(struct http_worker *worker);
+/** Calls that at the end of this turn, inside of libh2o's loop. */
+void http_worker_settle_soon(struct http_worker *worker);
 /** Closes those that serve nothing. */
 void http_connections_close_idle(struct http_worker *worker);
 

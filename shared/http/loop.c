@@ -132,14 +132,11 @@ void loop_open(struct loop *loop)
     loop->timer_socket = loop_poll(loop, duplicate(loop->timer_fd), on_timer, loop);
 }
 
-void loop_run(struct loop *loop, bool (*after_turn)(void *cookie), void *cookie)
+void loop_run(struct loop *loop)
 {
-    bool more = false;
-    while (!loop->ending) {
-        /* Negative: a signal, or one descriptor that cannot be polled; the rest goes on in the next turn. */
-        (void)h2o_evloop_run(loop->evloop, more ? 0 : INT32_MAX);
-        more = after_turn(cookie);
-    }
+    /* Negative: a signal, or one descriptor that cannot be polled; the rest goes on in the next turn. */
+    while (!loop->ending)
+        (void)h2o_evloop_run(loop->evloop, INT32_MAX);
 }
 
 void loop_end(struct loop *loop)

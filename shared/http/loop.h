@@ -42,6 +42,7 @@ void loop_watch_writable(struct loop_watch *watch, void (*ready)(void *cookie), 
 
 int loop_watch_fd(const struct loop_watch *watch) MUST_USE;
 
-/** Stops watching and closes the descriptor; NULL is allowed. Allowed inside its own callback. Loop thread. */
+/** Stops watching and closes the descriptor; NULL is allowed. Allowed inside its own callback. Loop thread, before the
+ *  loop ends (loop_ending at the latest). */
 void loop_watch_free(struct loop_watch *watch);
 DEFINE_AUTO(loop_watch)

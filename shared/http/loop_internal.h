@@ -37,8 +37,9 @@ DEFINE_AUTO(loop)
 /** Makes the event loop, on the thread that will run it: libh2o keeps buffers by thread. */
 void loop_open(struct loop *loop);
 
-/** Runs until loop_end; after each turn calls after_turn(cookie), which says whether it left work for the next turn. */
-void loop_run(struct loop *loop, bool (*after_turn)(void *cookie), void *cookie);
+/** Runs until loop_end. libh2o's sockets may be written and closed only inside of it: it frees a closed one at the
+ * start of a turn, also when a callback of it is still pending, and only what ran inside leaves none pending. */
+void loop_run(struct loop *loop);
 
 /** Lets loop_run return after this turn. Loop thread. */
 void loop_end(struct loop *loop);

@@ -3,6 +3,7 @@
 #include "shared/http/loop_internal.h"
 
 struct loop_watch {
+    struct loop *loop;
     int fd;
     h2o_socket_t *socket; /* NULL on a loop that has ended */
     void (*readable)(void *cookie), (*writable)(void *cookie);
@@ -28,6 +29,7 @@ static void on_writable(h2o_socket_t *socket, const char *broken UNUSED)
 struct loop_watch *loop_watch_new(struct loop *loop, int fd)
 {
     struct loop_watch *watch = memory_new(sizeof *watch);
+    watch->loop = loop;
     watch->fd = fd;
     if (loop->evloop != NULL)
         watch->socket = loop_poll(loop, fd, NULL, watch);
@@ -65,7 +67,7 @@ void loop_watch_free(struct loop_watch *watch)
 {
     if (watch == NULL)
         return;
-    if (watch->socket != NULL)
+    if (watch->socket != NULL && watch->loop->evloop != NULL)
         h2o_socket_close(watch->socket);
     else
         close(watch->fd);

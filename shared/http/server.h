@@ -34,7 +34,8 @@ struct http_route {
                               begins with /s/{sandbox} and takes HTTP_PATH is also served below /c/{token}, where it
                               has no parameter "sandbox". A literal beats {x}, {x} beats {x...}; {x...} may be empty */
     unsigned carriers;     /* of enum http_carrier; 0 only with needs NULL */
-    const char *needs;     /* scope ("process") or role ("user"); "" any valid credential; NULL open to everybody */
+    const char *needs;     /* scope ("process") or role ("user"); "" any valid credential; NULL open to everybody: machines ask
+                              these all the time, successes are logged at debug level */
     size_t body_max_bytes; /* 0: no body */
     void (*handle)(struct http_request *request);
 };

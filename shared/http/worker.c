@@ -55,6 +55,7 @@ void http_worker_begin_stop(void *cookie)
     stop_accepting(worker);
     h2o_context_request_shutdown(&worker->context);
     http_connections_close_idle(worker);
+    http_worker_settle_soon(worker);
 }
 
 void http_worker_cut(void *cookie)
@@ -69,22 +70,37 @@ void http_worker_cut(void *cookie)
 void http_worker_end(void *cookie)
 {
     struct http_worker *worker = cookie;
-    loop_end(worker->loop);
+    worker->is_ending = true;
+    http_worker_cut(worker);
+    http_worker_settle_soon(worker);
 }
 
-static bool after_turn(void *cookie)
+void http_worker_settle_soon(struct http_worker *worker)
 {
-    struct http_worker *worker = cookie;
+    if (!h2o_timeout_is_linked(&worker->settle))
+        h2o_timeout_link(worker->loop->evloop, &worker->context.zero_timeout, &worker->settle);
+}
+
+static void tell_idle(struct http_worker *worker)
+{
     struct http_server *server = worker->server;
-    bool any = http_connections_after_turn(worker);
-    if (worker->is_stopping && !worker->is_idle_told && worker->connection_count == 0) {
-        worker->is_idle_told = true;
-        pthread_mutex_lock(&server->mutex);
-        server->idle_count++;
-        pthread_cond_broadcast(&server->changed);
-        pthread_mutex_unlock(&server->mutex);
-    }
-    return any;
+    worker->is_idle_told = true;
+    pthread_mutex_lock(&server->mutex);
+    server->idle_count++;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->mutex);
+}
+
+static void on_settle(h2o_timeout_entry_t *entry)
+{
+    struct http_worker *worker = HTTP_OWNER(struct http_worker, settle, entry);
+    http_connections_settle(worker);
+    if (worker->connection_count > 0)
+        return;
+    if (worker->is_stopping && !worker->is_idle_told)
+        tell_idle(worker);
+    if (worker->is_ending)
+        loop_end(worker->loop);
 }
 
 static void open_worker(struct http_worker *worker)
@@ -95,6 +111,7 @@ static void open_worker(struct http_worker *worker)
     h2o_linklist_init_anchor(&worker->unguarded);
     h2o_linklist_init_anchor(&worker->doomed);
     h2o_context_init(&worker->context, worker->loop->evloop, &server->config);
+    worker->settle.cb = on_settle;
     worker->accept = (h2o_accept_ctx_t){.ctx = &worker->context, .hosts = server->config.hosts};
     worker->peer_socket = loop_poll(worker->loop, worker->peer_epoll, http_peers_on_ready, worker);
     if (server->options.loop_started != NULL)
@@ -104,9 +121,7 @@ static void open_worker(struct http_worker *worker)
 
 static void close_worker(struct http_worker *worker)
 {
-    stop_accepting(worker);
-    http_worker_cut(worker);
-    (void)http_connections_after_turn(worker);
+    h2o_timeout_unlink(&worker->settle);
     if (worker->server->options.loop_ending != NULL)
         worker->server->options.loop_ending(worker->loop, worker->server->options.context);
     h2o_socket_close(worker->peer_socket);
@@ -124,7 +139,7 @@ static void *run(void *cookie)
     server->ready_count++;
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->mutex);
-    loop_run(worker->loop, after_turn, worker);
+    loop_run(worker->loop);
     close_worker(worker);
     return NULL;
 }

@@ -17,5 +17,5 @@ void http_worker_done(struct http_worker *worker);
 void http_worker_begin_stop(void *cookie);
 /** Closes all connections. */
 void http_worker_cut(void *cookie);
-/** Ends the thread. */
+/** Closes all connections, then ends the thread; after http_worker_begin_stop. */
 void http_worker_end(void *cookie);

@@ -105,12 +105,9 @@ class EveryOperation(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.deployment = Deployment()
+        cls.addClassCleanup(cls.deployment.close)
         cls.grant = cls.deployment.negotiate("contract", capability_url=True, actor={"type": "agent", "id": "a-1"})
         cls.bases = [cls.grant["endpoints"]["http"], cls.grant["endpoints"]["capability"].rstrip("/")]
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.deployment.close()
 
     def ask(self, method, path, body=None, base=0, **more):
         """On the sandbox; base 1 has the token in the path."""

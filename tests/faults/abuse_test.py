@@ -30,12 +30,9 @@ class Abuse(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.deployment = Deployment()
+        cls.addClassCleanup(cls.deployment.close)
         cls.grant = cls.deployment.negotiate("abuse")
         cls.path = "/s/" + cls.grant["sandbox"]["id"]
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.deployment.close()
 
     def connect(self, port=None):
         return socket.create_connection(("127.0.0.1", port or self.deployment.port + 1), 20)
@@ -189,7 +186,7 @@ def second_node(deployment):
         json.dump(node, written)
     log = open(deployment.folder + "/second.log", "w")
     port = free_ports()
-    return subprocess.Popen([BIN + "/parley-sandboxd", "--state", state, "--port", str(port)], stderr=log), port, state
+    return subprocess.Popen([BIN + "/parley-sandboxd", "--state", state, "--sandboxd-port", str(port)], stderr=log), port, state
 
 
 @needs_root

@@ -16,12 +16,9 @@ class Exec(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.deployment = Deployment()
+        cls.addClassCleanup(cls.deployment.close)
         cls.grant = cls.deployment.negotiate("exec", resources={"memory_mb": 256, "pids": 64})
         cls.base = cls.grant["endpoints"]["http"]
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.deployment.close()
 
     def run_none(self, **body):
         reply = self.deployment.exec(self.grant, **body)

@@ -18,10 +18,7 @@ class MainJob(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.deployment = Deployment()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.deployment.close()
+        cls.addClassCleanup(cls.deployment.close)
 
     def run_cli(self, *arguments, **more):
         return self.deployment.cli("run", "--thread", "main-job", *arguments, **more)

@@ -14,10 +14,7 @@ class Negotiate(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.deployment = Deployment()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.deployment.close()
+        cls.addClassCleanup(cls.deployment.close)
 
     def post(self, thread, body=None, **more):
         return self.deployment.request("POST", f"/threads/{thread}/sandbox", {} if body is None else body, **more)

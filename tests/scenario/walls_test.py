@@ -14,13 +14,10 @@ class Walls(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.deployment = Deployment()
+        cls.addClassCleanup(cls.deployment.close)
         cls.grant = cls.deployment.negotiate("walls")
         cls.other = cls.deployment.negotiate("walls-other")
         cls.forge = tokens.Forge(cls.deployment, cls.grant)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.deployment.close()
 
     def ask(self, token, method="POST", path="/exec", body=None, headers=None):
         if body is None and method == "POST":

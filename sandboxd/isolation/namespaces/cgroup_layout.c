@@ -187,10 +187,11 @@ static bool choose(const char *name, const struct findings *found, struct cgroup
         bool v1 = found->own_v1[i][0] != '\0';
         all_v1 = all_v1 && v1;
         if (!v1 && !(controllers && has_word(controllers, wanted, " \n")))
-            return error_set(err, ERROR_NOT_FOUND,
-                             "the %s controller is neither in cgroup v2 (%s) nor mounted as v1: enable it in the kernel "
-                             "or in the delegation (systemd: Delegate=yes)",
-                             wanted, layout->mount);
+            return error_set(
+                err, ERROR_NOT_FOUND,
+                "the %s controller is neither in cgroup v2 (%s) nor mounted as v1: enable it in the kernel "
+                "or in the delegation (systemd: Delegate=yes)",
+                wanted, layout->mount);
         if (v1 && !text_format(layout->v1[i], CGROUP_PATH_BYTES, "%s/%s", found->own_v1[i], name))
             return error_set(err, ERROR_TOO_LARGE, "the path of the %s cgroup is too long", wanted);
     }
@@ -198,10 +199,11 @@ static bool choose(const char *name, const struct findings *found, struct cgroup
     if (!all_v1 && !is_usable_parent(parent, found))
         parent = layout->mount;
     if (!all_v1 && !is_usable_parent(parent, found))
-        return error_set(err, ERROR_NOT_FOUND,
-                         "no cgroup to limit sandboxes under: other processes are in %s; start sandboxd as a service of "
-                         "its own (systemd: Delegate=yes)",
-                         found->own_unified);
+        return error_set(
+            err, ERROR_NOT_FOUND,
+            "no cgroup to limit sandboxes under: other processes are in %s; start sandboxd as a service of "
+            "its own (systemd: Delegate=yes)",
+            found->own_unified);
     if (!text_copy(layout->parent, CGROUP_PATH_BYTES, parent) ||
         !text_format(layout->unified, CGROUP_PATH_BYTES, "%s/%s", parent, name))
         return error_set(err, ERROR_TOO_LARGE, "the path of the own cgroup is too long");

@@ -15,16 +15,16 @@ enum cgroup_controller { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_CONTROLL
 extern const char *const CGROUP_CONTROLLER_NAMES[CGROUP_CONTROLLERS];
 
 struct cgroup_layout {
-    char mount[CGROUP_PATH_BYTES];                  /* where v2 is mounted */
-    char options[CGROUP_PATH_BYTES];                /* its superblock's options, as they must be repeated in a remount */
-    char parent[CGROUP_PATH_BYTES];                 /* the v2 folder that ours is made in */
-    char unified[CGROUP_PATH_BYTES];                /* ours: parent/parley-<8 hex> */
+    char mount[CGROUP_PATH_BYTES];   /* where v2 is mounted */
+    char options[CGROUP_PATH_BYTES]; /* its superblock's options, as they must be repeated in a remount */
+    char parent[CGROUP_PATH_BYTES];  /* the v2 folder that ours is made in */
+    char unified[CGROUP_PATH_BYTES]; /* ours: parent/parley-<8 hex> */
     char v1[CGROUP_CONTROLLERS][CGROUP_PATH_BYTES]; /* ours in that controller's v1 hierarchy; "" when v2 has it */
 };
 
-/** Reads root/proc/self/mountinfo and root/proc/self/cgroup ("" the real ones) and chooses for each controller: v2 where
- *  a usable parent has it (the own cgroup when no strangers are in it, else the mount's top), else v1 below the own
- *  path. Makes nothing. ERROR_NOT_FOUND names the controller that is missing and how to get it. */
+/** Reads root/proc/self/mountinfo and root/proc/self/cgroup ("" the real ones) and chooses for each controller: v2
+ * where a usable parent has it (the own cgroup when no strangers are in it, else the mount's top), else v1 below the
+ * own path. Makes nothing. ERROR_NOT_FOUND names the controller that is missing and how to get it. */
 bool cgroup_layout_find(const char *root, const char *name, struct cgroup_layout *layout, struct error *err) MUST_USE;
 
 /** Makes our folders and enables the controllers for them, moving this process into parent/daemon where the rule "no
@@ -34,8 +34,8 @@ bool cgroup_layout_make(const struct cgroup_layout *layout, struct error *err) M
 /** Removes our folders when they are empty. */
 void cgroup_layout_remove(const struct cgroup_layout *layout);
 
-/** Asks for favordynmods (mount option of cgroup2, Linux 6.0): without it a process that joins a cgroup waits for an RCU
- *  grace period, some 7 ms. Host-wide, until the next boot. False, and no harm done, where the kernel will not. */
+/** Asks for favordynmods (mount option of cgroup2, Linux 6.0): without it a process that joins a cgroup waits for an
+ * RCU grace period, some 7 ms. Host-wide, until the next boot. False, and no harm done, where the kernel will not. */
 bool cgroup_layout_favor_moves(const struct cgroup_layout *layout, struct error *err) MUST_USE;
 
 /** Whether any controller is on v1, so that each command must join it by writing its pid. */

@@ -79,7 +79,8 @@ static bool limit_memory_v1(int folder, uint64_t bytes, struct error *err)
 {
     if (!write_number_at(folder, "memory.limit_in_bytes", bytes, err))
         return false;
-    /* Without swap accounting there is no memsw file, and a host may refuse swappiness: neither is a limit of memory. */
+    /* Without swap accounting there is no memsw file, and a host may refuse swappiness: neither is a limit of memory.
+     */
     (void)(write_number_at(folder, "memory.memsw.limit_in_bytes", bytes, NULL) &&
            write_at(folder, "memory.swappiness", "0", NULL));
     return true;

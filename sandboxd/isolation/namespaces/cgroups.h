@@ -1,5 +1,5 @@
-/** cgroups.h - the cgroups of one slot: v2 "s<slot>/{init,run}" for freezing, killing and (where v2 has the controllers)
- *  limits; "s<slot>" in each v1 controller. Limits lie on what commands run in, never on init. */
+/** cgroups.h - the cgroups of one slot: v2 "s<slot>/{init,run}" for freezing, killing and (where v2 has the
+ * controllers) limits; "s<slot>" in each v1 controller. Limits lie on what commands run in, never on init. */
 #pragma once
 
 #include "sandboxd/init/inherit.h"

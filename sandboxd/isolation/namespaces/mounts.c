@@ -23,9 +23,9 @@ int mounts_open_lower(const char *path, int user_namespace, struct error *err)
         error_set_errno(err, ERROR_INTERNAL, "open_tree %s", path);
         return -1;
     }
-    struct mount_attr attributes = {
-        .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
-        .userns_fd = (unsigned)user_namespace};
+    struct mount_attr attributes = {.attr_set =
+                                        MOUNT_ATTR_IDMAP | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+                                    .userns_fd = (unsigned)user_namespace};
     if (mount_setattr(tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes) < 0) {
         error_set_errno(err, ERROR_INTERNAL, "idmap the mount of %s (its file system must allow it)", path);
         return -1;
@@ -77,10 +77,9 @@ static bool make_writable_layer(const struct isolation_plan *plan, struct error 
     snprintf(options, sizeof options, "size=%" PRIu64 ",nr_inodes=%" PRIu64 ",mode=0755", plan->disk_bytes, inodes);
     if (mount("parley", MOUNTS_STAGE, "tmpfs", QUIET, options) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "mount the writable layer (tmpfs %s)", options);
-    static const char *const FOLDERS[] = {
-        MOUNTS_STAGE "/lower-root", MOUNTS_STAGE "/lower-usr", MOUNTS_STAGE "/root", MOUNTS_STAGE "/root/upper",
-        MOUNTS_STAGE "/root/work",  MOUNTS_STAGE "/usr",       MOUNTS_STAGE "/usr/upper", MOUNTS_STAGE "/usr/work",
-        MOUNTS_NEW_ROOT};
+    static const char *const FOLDERS[] = {MOUNTS_STAGE "/lower-root", MOUNTS_STAGE "/lower-usr", MOUNTS_STAGE "/root",
+                                          MOUNTS_STAGE "/root/upper", MOUNTS_STAGE "/root/work", MOUNTS_STAGE "/usr",
+                                          MOUNTS_STAGE "/usr/upper",  MOUNTS_STAGE "/usr/work",  MOUNTS_NEW_ROOT};
     for (size_t i = 0; i < sizeof FOLDERS / sizeof FOLDERS[0]; i++) {
         if (!make_folder(FOLDERS[i], err))
             return false;
@@ -111,8 +110,8 @@ bool mounts_make_root(const struct isolation_plan *plan, int lower_root, int low
                          "/root/upper,workdir=" MOUNTS_STAGE "/root/work,userxattr",
                          err) &&
            mount_overlay(MOUNTS_NEW_ROOT "/usr",
-                         "lowerdir=" MOUNTS_STAGE "/lower-usr,upperdir=" MOUNTS_STAGE
-                         "/usr/upper,workdir=" MOUNTS_STAGE "/usr/work,userxattr",
+                         "lowerdir=" MOUNTS_STAGE "/lower-usr,upperdir=" MOUNTS_STAGE "/usr/upper,workdir=" MOUNTS_STAGE
+                         "/usr/work,userxattr",
                          err);
 }
 
@@ -148,9 +147,9 @@ static bool make_read_only(const char *path, struct error *err)
 
 bool mounts_make_proc(struct error *err)
 {
-    static const char *const FILES[] = {PROC "/kcore",       PROC "/keys",          PROC "/key-users",
-                                        PROC "/timer_list",  PROC "/sched_debug",   PROC "/latency_stats",
-                                        PROC "/config.gz",   PROC "/kallsyms",      PROC "/vmallocinfo"};
+    static const char *const FILES[] = {PROC "/kcore",      PROC "/keys",        PROC "/key-users",
+                                        PROC "/timer_list", PROC "/sched_debug", PROC "/latency_stats",
+                                        PROC "/config.gz",  PROC "/kallsyms",    PROC "/vmallocinfo"};
     static const char *const FOLDERS[] = {PROC "/scsi", PROC "/acpi"};
     static const char *const READ_ONLY[] = {PROC "/sys", PROC "/sysrq-trigger", PROC "/irq", PROC "/bus", PROC "/fs"};
     if (mount("proc", PROC, "proc", SILENT, NULL) < 0)

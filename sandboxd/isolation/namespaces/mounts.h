@@ -1,5 +1,5 @@
-/** mounts.h - the file system of a sandbox: overlays over the template's skeleton and the host's /usr, both idmapped, with
- *  one bounded tmpfs as their writable layer; /proc; the pivot (mount_namespaces(7), overlayfs.rst). */
+/** mounts.h - the file system of a sandbox: overlays over the template's skeleton and the host's /usr, both idmapped,
+ * with one bounded tmpfs as their writable layer; /proc; the pivot (mount_namespaces(7), overlayfs.rst). */
 #pragma once
 
 #include "sandboxd/isolation/isolation.h"

@@ -197,8 +197,7 @@ static bool raise_child(struct birth *birth, const struct cgroup_layout *layout,
     }
     born->init_pid = birth->pid;
     born->init_start = recipe_start_time(birth->pid);
-    if (!wait_ready(birth, BIRTH_TIMEOUT_MS, err) ||
-        !cgroup_slot_open_stats(layout, plan->slot, born->stats, err)) {
+    if (!wait_ready(birth, BIRTH_TIMEOUT_MS, err) || !cgroup_slot_open_stats(layout, plan->slot, born->stats, err)) {
         kill_child(birth);
         return false;
     }

@@ -46,8 +46,8 @@ static bool arrange(int *from, const int *to, size_t count, struct error *err)
 
 static bool take_descriptors(const struct recipe_child *child, struct error *err)
 {
-    int from[6 + INHERIT_JOIN_MAX] = {child->listener, child->ready,     child->slot->run,
-                                      child->seccomp,  child->plan->init_program, child->sync};
+    int from[6 + INHERIT_JOIN_MAX] = {child->listener,           child->ready, child->slot->run, child->seccomp,
+                                      child->plan->init_program, child->sync};
     int to[6 + INHERIT_JOIN_MAX] = {INHERIT_FD_LISTEN,  INHERIT_FD_READY, INHERIT_FD_RUN,
                                     INHERIT_FD_SECCOMP, FD_PROGRAM,       FD_SYNC};
     size_t count = 6;
@@ -118,8 +118,7 @@ static bool become_init(const struct recipe_child *child, struct error *err)
     snprintf(joins, sizeof joins, "%zu", child->slot->join_count);
     char *const arguments[] = {name, deadline, joins, NULL};
     char *const environment[] = {NULL};
-    if (!silence_standard_streams(err) ||
-        !capabilities_limit(err))
+    if (!silence_standard_streams(err) || !capabilities_limit(err))
         return false;
     /* The lower layers' descriptors and all else that is not init's goes with execve. */
     if (syscall(SYS_close_range, (unsigned)FD_PROGRAM, ~0U, CLOSE_RANGE_CLOEXEC) < 0)

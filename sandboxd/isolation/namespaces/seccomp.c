@@ -66,19 +66,76 @@ static const char *const ALLOWED[] = {
     "timer_settime", "times", "uname"};
 
 /* Known, and not for a sandbox: "you may not" rather than "there is no such thing". */
-static const char *const DENIED[] = {
-    "io_uring_enter", "io_uring_register", "io_uring_setup", "userfaultfd", "bpf", "perf_event_open", "keyctl",
-    "add_key", "request_key", "setns", "mount", "umount", "umount2", "pivot_root", "chroot", "move_mount", "fsopen",
-    "fsconfig", "fsmount", "fspick", "open_tree", "mount_setattr", "kexec_load", "kexec_file_load", "init_module",
-    "finit_module", "delete_module", "create_module", "get_kernel_syms", "query_module", "open_by_handle_at",
-    "name_to_handle_at", "quotactl", "quotactl_fd", "acct", "swapon", "swapoff", "reboot", "settimeofday", "stime",
-    "clock_settime", "clock_adjtime", "adjtimex", "ioperm", "iopl", "modify_ldt", "fanotify_init", "fanotify_mark",
-    "lookup_dcookie", "pidfd_getfd", "syslog", "sethostname", "setdomainname", "vhangup", "nfsservctl", "uselib",
-    "ustat", "sysfs", "_sysctl", "vm86", "vm86old", "memfd_secret"};
+static const char *const DENIED[] = {"io_uring_enter",
+                                     "io_uring_register",
+                                     "io_uring_setup",
+                                     "userfaultfd",
+                                     "bpf",
+                                     "perf_event_open",
+                                     "keyctl",
+                                     "add_key",
+                                     "request_key",
+                                     "setns",
+                                     "mount",
+                                     "umount",
+                                     "umount2",
+                                     "pivot_root",
+                                     "chroot",
+                                     "move_mount",
+                                     "fsopen",
+                                     "fsconfig",
+                                     "fsmount",
+                                     "fspick",
+                                     "open_tree",
+                                     "mount_setattr",
+                                     "kexec_load",
+                                     "kexec_file_load",
+                                     "init_module",
+                                     "finit_module",
+                                     "delete_module",
+                                     "create_module",
+                                     "get_kernel_syms",
+                                     "query_module",
+                                     "open_by_handle_at",
+                                     "name_to_handle_at",
+                                     "quotactl",
+                                     "quotactl_fd",
+                                     "acct",
+                                     "swapon",
+                                     "swapoff",
+                                     "reboot",
+                                     "settimeofday",
+                                     "stime",
+                                     "clock_settime",
+                                     "clock_adjtime",
+                                     "adjtimex",
+                                     "ioperm",
+                                     "iopl",
+                                     "modify_ldt",
+                                     "fanotify_init",
+                                     "fanotify_mark",
+                                     "lookup_dcookie",
+                                     "pidfd_getfd",
+                                     "syslog",
+                                     "sethostname",
+                                     "setdomainname",
+                                     "vhangup",
+                                     "nfsservctl",
+                                     "uselib",
+                                     "ustat",
+                                     "sysfs",
+                                     "_sysctl",
+                                     "vm86",
+                                     "vm86old",
+                                     "memfd_secret"};
 
 /* Newer than the library: one number on all architectures (include/uapi/asm-generic/unistd.h). */
-static const int ALLOWED_NUMBERS[] = {451 /* cachestat */,      452 /* fchmodat2 */, 454 /* futex_wake */,
-                                      455 /* futex_wait */,     456 /* futex_requeue */, 462 /* mseal */,
+static const int ALLOWED_NUMBERS[] = {451 /* cachestat */,
+                                      452 /* fchmodat2 */,
+                                      454 /* futex_wake */,
+                                      455 /* futex_wait */,
+                                      456 /* futex_requeue */,
+                                      462 /* mseal */,
                                       453 /* map_shadow_stack */};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -150,7 +207,8 @@ static int export_list(struct error *err)
 #define IF_ANY_BIT(k, yes, no) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (uint32_t)(k), (yes), (no))
 #define RETURN_EPERM           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
 #define NUMBER                 offsetof(struct seccomp_data, nr)
-#define ARGUMENT(i)            (uint32_t)(offsetof(struct seccomp_data, args) + (i) * sizeof(uint64_t)) /* little-endian: low half */
+#define ARGUMENT(i)                                                                                                    \
+    (uint32_t)(offsetof(struct seccomp_data, args) + (i) * sizeof(uint64_t)) /* little-endian: low half */
 
 /* A block is: is it this call? if not, over the block; the argument; jumps; EPERM as its last line. */
 static const struct sock_filter BY_ARGUMENT[] = {
@@ -161,7 +219,8 @@ static const struct sock_filter BY_ARGUMENT[] = {
     IF_EQUAL(SYS_clone, 1, 0), /* new namespaces: a whole kernel surface that sandboxes need not see */
     IF_EQUAL(SYS_unshare, 0, 3),
     LOAD(ARGUMENT(0)),
-    IF_ANY_BIT(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET,
+    IF_ANY_BIT(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |
+                   CLONE_NEWNET,
                0, 1),
     RETURN_EPERM,
 

@@ -25,13 +25,28 @@ static const struct folder_row {
     mode_t mode;
     uid_t owner;
 } FOLDERS[] = {
-    {"usr", 0755, 0},      {"etc", 0755, 0},      {"var", 0755, 0},       {"var/tmp", 01777, 0},
-    {"var/lib", 0755, 0},  {"var/cache", 0755, 0}, {"var/log", 0755, 0},  {"run", 01777, 0},
-    {"tmp", 01777, 0},     {"root", 0700, 0},     {"home", 0755, 0},      {"opt", 0755, 0},
-    {"srv", 0755, 0},      {"mnt", 0755, 0},      {"media", 0755, 0},     {"dev", 0755, 0},
-    {"proc", 0555, 0},     {"sys", 0555, 0},      {"workspace", 0755, INHERIT_USER_UID},
+    {"usr", 0755, 0},
+    {"etc", 0755, 0},
+    {"var", 0755, 0},
+    {"var/tmp", 01777, 0},
+    {"var/lib", 0755, 0},
+    {"var/cache", 0755, 0},
+    {"var/log", 0755, 0},
+    {"run", 01777, 0},
+    {"tmp", 01777, 0},
+    {"root", 0700, 0},
+    {"home", 0755, 0},
+    {"opt", 0755, 0},
+    {"srv", 0755, 0},
+    {"mnt", 0755, 0},
+    {"media", 0755, 0},
+    {"dev", 0755, 0},
+    {"proc", 0555, 0},
+    {"sys", 0555, 0},
+    {"workspace", 0755, INHERIT_USER_UID},
     {"etc/ssl", 0755, 0},
-    {"run/user", 0755, 0}, {"run/lock", 01777, 0},
+    {"run/user", 0755, 0},
+    {"run/lock", 01777, 0},
 };
 
 static const struct file_row {
@@ -52,11 +67,31 @@ static const struct file_row {
 };
 
 /* Copied from the host's /etc where they exist; a * at the end stands for any rest of the name. */
-static const char *const COPIES[] = {
-    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime",  "timezone",  "os-release",
-    "debian_version", "ssl/certs", "ssl/openssl.cnf", "ca-certificates.conf", "python3*",  "mime.types",
-    "terminfo",    "services",   "protocols",    "inputrc",      "magic",      "magic.mime", "perl",
-    "java*",       "fonts",      "gai.conf",     "host.conf",    "environment.d"};
+static const char *const COPIES[] = {"ld.so.cache",
+                                     "ld.so.conf",
+                                     "ld.so.conf.d",
+                                     "alternatives",
+                                     "localtime",
+                                     "timezone",
+                                     "os-release",
+                                     "debian_version",
+                                     "ssl/certs",
+                                     "ssl/openssl.cnf",
+                                     "ca-certificates.conf",
+                                     "python3*",
+                                     "mime.types",
+                                     "terminfo",
+                                     "services",
+                                     "protocols",
+                                     "inputrc",
+                                     "magic",
+                                     "magic.mime",
+                                     "perl",
+                                     "java*",
+                                     "fonts",
+                                     "gai.conf",
+                                     "host.conf",
+                                     "environment.d"};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
@@ -237,11 +272,16 @@ static void make_stamp(char stamp[static 17])
         char path[64];
         snprintf(path, sizeof path, "/etc/%s", i < COUNT(COPIES) ? COPIES[i] : ".");
         struct stat status = {0};
-        bool whole_etc = i == COUNT(COPIES); /* stands for the patterns: only that names came or went matters, roughly */
+        bool whole_etc =
+            i == COUNT(COPIES); /* stands for the patterns: only that names came or went matters, roughly */
         if (stat(path, &status) < 0 || whole_etc)
             status = (struct stat){.st_nlink = whole_etc ? status.st_nlink : 0};
-        uint64_t facts[] = {VERSION, status.st_ino, (uint64_t)status.st_size, (uint64_t)status.st_mtim.tv_sec,
-                            (uint64_t)status.st_mtim.tv_nsec, status.st_nlink};
+        uint64_t facts[] = {VERSION,
+                            status.st_ino,
+                            (uint64_t)status.st_size,
+                            (uint64_t)status.st_mtim.tv_sec,
+                            (uint64_t)status.st_mtim.tv_nsec,
+                            status.st_nlink};
         for (size_t byte = 0; byte < sizeof facts; byte++)
             hash = (hash ^ ((const uint8_t *)facts)[byte]) * 1099511628211ULL;
     }

@@ -1,5 +1,5 @@
-/** skeleton.h - what / of template `base` is made of: links into the host's /usr, a synthetic /etc with nothing secret in
- *  it, empty folders. The lower layer of every sandbox's root; the host's /usr is a lower layer of its own. */
+/** skeleton.h - what / of template `base` is made of: links into the host's /usr, a synthetic /etc with nothing secret
+ * in it, empty folders. The lower layer of every sandbox's root; the host's /usr is a lower layer of its own. */
 #pragma once
 
 #include "shared/base/cleanup.h"
@@ -9,5 +9,6 @@
 
 /** Makes `folder` (a link to a folder "<folder>-<stamp>" beside it) unless the one that is there was made of what the
  *  host has now: a new ld.so.cache, for one, makes a new skeleton, and running sandboxes keep theirs. Older ones are
- *  removed only when `may_remove`: nothing may hold them. ERROR_NOT_FOUND on a host whose /bin is not a link to usr/bin. */
+ *  removed only when `may_remove`: nothing may hold them. ERROR_NOT_FOUND on a host whose /bin is not a link to
+ * usr/bin. */
 bool skeleton_make(const char *folder, bool may_remove, struct error *err) MUST_USE;

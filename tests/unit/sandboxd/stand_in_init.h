@@ -72,7 +72,7 @@ static inline void stand_in_serve(int connection, int joins)
         stand_in_command(command, pipe_ends[1], joins);
     close(pipe_ends[1]);
     size_t length = 0;
-    for (ssize_t got = 1; got > 0 && length < sizeof reply.output - 1; length += got > 0 ? (size_t)got : 0)
+    for (ssize_t got = 1; got > 0 && length<sizeof reply.output - 1; length += got> 0 ? (size_t)got : 0)
         got = read(pipe_ends[0], reply.output + length, sizeof reply.output - 1 - length);
     close(pipe_ends[0]);
     waitpid(pid, &reply.status, 0);

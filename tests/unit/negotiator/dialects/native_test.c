@@ -1,5 +1,5 @@
-/* Goal: over real HTTP, protocol.md 1 and 2 as they stand: who is asking, the reply's shape, errors by name, 423 for those
- * who do not wait, fifty clients and one sandbox, sealed heartbeats. */
+/* Goal: over real HTTP, protocol.md 1 and 2 as they stand: who is asking, the reply's shape, errors by name, 423 for
+ * those who do not wait, fifty clients and one sandbox, sealed heartbeats. */
 #include "tests/unit/negotiator/dialects/stage.h"
 
 #include <time.h>
@@ -18,8 +18,8 @@ static void not_ready_without_a_node(void)
 static void heartbeats(void)
 {
     struct error err = {0};
-    json_t *reply = node_beat(json_array(), json_pack("[{s:s, s:s}]", "id", "sbx_aaaaaaaaaaaaaaaaaaaa", "reason", "oom"),
-                              &err);
+    json_t *reply =
+        node_beat(json_array(), json_pack("[{s:s, s:s}]", "id", "sbx_aaaaaaaaaaaaaaaaaaaa", "reason", "oom"), &err);
     CHECK(json_is_true(json_object_get(reply, "ok")) && json_is_integer(json_object_get(reply, "time")));
     CHECK(json_array_size(json_object_get(reply, "ended_known")) == 1);
     json_decref(reply);
@@ -84,8 +84,8 @@ static void the_reply(void)
     AUTO_FREE char *ws = memory_printf("ws%s/ws", base + 4);
     CHECK_TEXT(told(&made, "endpoints.http"), base);
     CHECK_TEXT(told(&made, "endpoints.ws"), ws);
-    AUTO_ANSWER again = as(stage.ada, "POST", "/threads/shape/sandbox",
-                           "{\"sandbox\":\"nothing\",\"capability_url\":true}");
+    AUTO_ANSWER again =
+        as(stage.ada, "POST", "/threads/shape/sandbox", "{\"sandbox\":\"nothing\",\"capability_url\":true}");
     CHECK(again.status == 200);
     CHECK_TEXT(told(&again, "sandbox.id"), told(&made, "sandbox.id"));
     CHECK_TEXT(told(&again, "hint.given"), "nothing");
@@ -149,7 +149,7 @@ static void bad_input_is_named(void)
         CHECK_TEXT(told(&answer, "error.code"), "INVALID_REQUEST");
         if (strstr(told(&answer, "error.message"), WRONG[i][1]) == NULL) {
             fprintf(stderr, "%s: %s\n", WRONG[i][0], told(&answer, "error.message"));
-            CHECK(!"names the field");
+            check_failures++;
         }
     }
     static const char *const IDS[] = {"a%2Fb", "a%00b", "%ff", "a%20b", "caf%C3%A9"};
@@ -160,8 +160,8 @@ static void bad_input_is_named(void)
     }
     AUTO_ANSWER nothing = as(stage.ada, "GET", "/threads/bad/sandbox", "");
     CHECK(nothing.status == 404); /* none of all that made anything */
-    static const char *const QUERIES[] = {"limit=0", "limit=201", "limit=x", "state=dead", "cursor=x", "name=A",
-                                          "principal=a/b"};
+    static const char *const QUERIES[] = {"limit=0",  "limit=201", "limit=x",      "state=dead",
+                                          "cursor=x", "name=A",    "principal=a/b"};
     for (size_t i = 0; i < sizeof QUERIES / sizeof *QUERIES; i++) {
         AUTO_FREE char *path = memory_printf("/sandboxes?%s", QUERIES[i]);
         AUTO_ANSWER answer = as(stage.ada, "GET", path, "");
@@ -213,8 +213,8 @@ static void ends(void)
     AUTO_FREE char *path = memory_printf("/sandboxes/%s", told(&made, "sandbox.id"));
     AUTO_ANSWER ending = as(stage.ada, "GET", path, "");
     CHECK_TEXT(told(&ending, "state"), "terminating");
-    json_decref(node_beat(json_array(),
-                          json_pack("[{s:s, s:s}]", "id", told(&made, "sandbox.id"), "reason", "deleted"), &err));
+    json_decref(
+        node_beat(json_array(), json_pack("[{s:s, s:s}]", "id", told(&made, "sandbox.id"), "reason", "deleted"), &err));
     AUTO_ANSWER ended = as(stage.ada, "GET", path, "");
     AUTO_ANSWER late = as(stage.ada, "DELETE", path, "");
     AUTO_ANSWER unknown = as(stage.ada, "GET", "/sandboxes/sbx_bbbbbbbbbbbbbbbbbbbb", "");

@@ -32,7 +32,7 @@ struct stage {
     struct http_server *server, *node;
     char admin[API_KEY_BYTES], ada[API_KEY_BYTES], viewer[API_KEY_BYTES];
     atomic_bool holds;
-    atomic_int refuses; /* enum error_kind */
+    atomic_int refuses;    /* enum error_kind */
     pthread_mutex_t mutex; /* guards held, numbers and prepares */
     struct held held[HELD_MAX];
     size_t held_count;
@@ -83,8 +83,8 @@ static void node_handle(struct http_request *request)
     stage.destroys += text_equal(call, "destroy");
     bool hold = prepare && atomic_load(&stage.holds) && stage.held_count < HELD_MAX;
     if (hold)
-        stage.held[stage.held_count++] = (struct held){http_request_loop(request), http_request_number(request),
-                                                       head.number, head.incarnation};
+        stage.held[stage.held_count++] =
+            (struct held){http_request_loop(request), http_request_number(request), head.number, head.incarnation};
     pthread_mutex_unlock(&stage.mutex);
     json_decref(json);
     if (!hold)
@@ -158,8 +158,7 @@ static enum kv_outcome add_keys(struct kv *kv, void *argument UNUSED, struct err
 static void stage_open(void)
 {
     struct error err = {0};
-    static const struct http_route NODE_ROUTES[] = {
-        {"POST", "/node/v1/message", 0, NULL, 1024 * 1024, node_handle}};
+    static const struct http_route NODE_ROUTES[] = {{"POST", "/node/v1/message", 0, NULL, 1024 * 1024, node_handle}};
     keys_start();
     pthread_mutex_init(&stage.mutex, NULL);
     stage.incarnation = 1;
@@ -192,11 +191,8 @@ static void stage_open(void)
                                                                      .resources = {1000, 512, 1024, 256}},
                                                           .wall_ms = clock_wall_ms});
     stage.plane = (struct plane){stage.leasing, stage.fleet, stage.ledger, stage.principals};
-    struct http_server_options options = {.host = "127.0.0.1",
-                                          .loops = 2,
-                                          .name = "negotiator",
-                                          .authorize = plane_authorize,
-                                          .context = &stage.plane};
+    struct http_server_options options = {
+        .host = "127.0.0.1", .loops = 2, .name = "negotiator", .authorize = plane_authorize, .context = &stage.plane};
     options.routes = plane_routes(&options.route_count);
     stage.server = http_server_start(&options, &err);
     stage.node = http_server_start(
@@ -224,7 +220,7 @@ static void stage_close(void)
 
 struct answer {
     int status;
-    char *head; /* owned */
+    char *head;   /* owned */
     json_t *json; /* owned; NULL when the body is none */
 };
 
@@ -237,9 +233,8 @@ static void answer_done(struct answer *answer)
 
 static int http_connect(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons(http_server_port(stage.server)),
-                                  .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(http_server_port(stage.server)), .sin_addr = {htonl(INADDR_LOOPBACK)}};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(connect(fd, (const struct sockaddr *)&address, sizeof address) == 0);
     return fd;
@@ -247,8 +242,9 @@ static int http_connect(void)
 
 static void http_send(int fd, const char *method, const char *path, const char *header, const char *body)
 {
-    AUTO_FREE char *text = memory_printf("%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n%s",
-                                         method, path, header, strlen(body), body);
+    AUTO_FREE char *text =
+        memory_printf("%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n%s", method, path,
+                      header, strlen(body), body);
     CHECK(send(fd, text, strlen(text), MSG_NOSIGNAL) == (ssize_t)strlen(text));
 }
 

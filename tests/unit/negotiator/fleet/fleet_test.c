@@ -1,5 +1,5 @@
-/* Goal: only a node of this deployment is heard, each message once, none of an earlier start; the next sandbox goes where
- * there is life and most room. */
+/* Goal: only a node of this deployment is heard, each message once, none of an earlier start; the next sandbox goes
+ * where there is life and most room. */
 #include "negotiator/fleet/fleet.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -26,12 +26,10 @@ static struct key master;
 static struct fleet *new_fleet(void)
 {
     struct error err = {0};
-    struct fleet *fleet = fleet_start(&(struct fleet_options){.master = &master,
-                                                              .workers = 2,
-                                                              .call_timeout_ms = 1000,
-                                                              .wall_ms = fake_wall,
-                                                              .boot_ns = fake_boot},
-                                      &err);
+    struct fleet *fleet = fleet_start(
+        &(struct fleet_options){
+            .master = &master, .workers = 2, .call_timeout_ms = 1000, .wall_ms = fake_wall, .boot_ns = fake_boot},
+        &err);
     CHECK(fleet != NULL);
     return fleet;
 }
@@ -48,8 +46,8 @@ static json_t *heartbeat_json(const struct said *said)
     return json_pack("{s:s, s:I, s:s, s:I, s:I, s:[s], s:[], s:[]}", "call", "heartbeat", "time",
                      (json_int_t)(said->time ? said->time : wall_ms), "url",
                      said->url ? said->url : "http://127.0.0.1:8701", "slots", (json_int_t)said->slots, "used",
-                     (json_int_t)said->used, "isolation", said->isolation ? said->isolation : "namespaces",
-                     "sandboxes", "ended");
+                     (json_int_t)said->used, "isolation", said->isolation ? said->isolation : "namespaces", "sandboxes",
+                     "ended");
 }
 
 /* Sealed under the key of `said.node` of the deployment whose master key is `from`, by `sender`. */
@@ -120,8 +118,7 @@ static void incarnations_only_rise(void)
     CHECK(hear(fleet, (struct said){.node = "n1", .incarnation = 3, .number = 5, .slots = 1}) == ERROR_NONE);
     CHECK(hear(fleet, (struct said){.node = "n1", .incarnation = 3, .number = 4, .slots = 1}) == ERROR_NONE);
     CHECK(hear(fleet, (struct said){.node = "n1", .incarnation = 4, .number = 1, .slots = 1}) == ERROR_NONE);
-    CHECK(hear(fleet, (struct said){.node = "n1", .incarnation = 3, .number = 6, .slots = 1}) ==
-          ERROR_UNAUTHENTICATED);
+    CHECK(hear(fleet, (struct said){.node = "n1", .incarnation = 3, .number = 6, .slots = 1}) == ERROR_UNAUTHENTICATED);
     CHECK(hear(fleet, (struct said){.node = "n2", .incarnation = 1, .number = 1, .slots = 1}) == ERROR_NONE);
 }
 
@@ -156,8 +153,13 @@ static void placement(void)
     struct error err = {0};
     CHECK(!fleet_place(fleet, "auto", node, &epoch, &err) && err.kind == ERROR_NODE_UNREACHABLE);
     CHECK(hear(fleet, (struct said){.node = "a", .incarnation = 1, .number = 1, .slots = 3, .used = 1}) == ERROR_NONE);
-    CHECK(hear(fleet, (struct said){.node = "b", .incarnation = 1, .number = 1, .slots = 3, .used = 2,
-                                    .isolation = "gvisor", .url = "https://b.example:1/p/"}) == ERROR_NONE);
+    CHECK(hear(fleet, (struct said){.node = "b",
+                                    .incarnation = 1,
+                                    .number = 1,
+                                    .slots = 3,
+                                    .used = 2,
+                                    .isolation = "gvisor",
+                                    .url = "https://b.example:1/p/"}) == ERROR_NONE);
     CHECK(fleet_place(fleet, "auto", node, &epoch, &err));
     CHECK_TEXT(node, "a");
     CHECK(epoch == FLEET_EPOCH);
@@ -205,8 +207,7 @@ static void restart(void)
     CHECK(fleet_find(after, "n1", url) == FLEET_SUSPECT);
     CHECK_TEXT(url, "http://127.0.0.1:8701");
     CHECK(fleet_alive(after) == 0);
-    CHECK(hear(after, (struct said){.node = "n1", .incarnation = 6, .number = 9, .slots = 1}) ==
-          ERROR_UNAUTHENTICATED);
+    CHECK(hear(after, (struct said){.node = "n1", .incarnation = 6, .number = 9, .slots = 1}) == ERROR_UNAUTHENTICATED);
     CHECK(hear(after, (struct said){.node = "n1", .incarnation = 7, .number = 9, .slots = 1}) == ERROR_NONE);
     CHECK(fleet_alive(after) == 1);
     kv_free(kv);

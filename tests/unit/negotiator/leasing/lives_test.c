@@ -1,5 +1,5 @@
-/* Goal: what fails frees everything it held; what was left half-made is finished after a restart; leases and sandboxes end
- * when they should, with the reason, and are forgotten a day later. */
+/* Goal: what fails frees everything it held; what was left half-made is finished after a restart; leases and sandboxes
+ * end when they should, with the reason, and are forgotten a day later. */
 #include "tests/unit/negotiator/leasing/world.h"
 
 #include <string.h>
@@ -164,7 +164,8 @@ static void the_node_tells_ends(struct world *world)
     CHECK(n->created);
     /* Remembered for a day, then not at all. */
     world_now += 86400000 - 1000;
-    json_decref(heartbeat(world, 0, json_pack("[o]", on_node(n->sandbox.id, world_clock(), INT64_MAX / 2)), json_array()));
+    json_decref(
+        heartbeat(world, 0, json_pack("[o]", on_node(n->sandbox.id, world_clock(), INT64_MAX / 2)), json_array()));
     CHECK(state_of(world, id, reason) == SANDBOX_TERMINATED);
     world_now += 2000;
     json_decref(heartbeat(world, 0, json_array(), json_array()));
@@ -209,8 +210,8 @@ static void deadlines_are_pushed(struct world *world)
 
 static void beat_with(struct world *world, const char *id, int64_t active_at)
 {
-    json_decref(heartbeat(world, world_clock() - 2000, json_pack("[o]", on_node(id, active_at, INT64_MAX / 2)),
-                          json_array()));
+    json_decref(
+        heartbeat(world, world_clock() - 2000, json_pack("[o]", on_node(id, active_at, INT64_MAX / 2)), json_array()));
 }
 
 static void idle_leases_end(struct world *world)

@@ -1,5 +1,5 @@
-/* Goal: a thread gets one sandbox whatever the race; modes, hints and conflicts as protocol.md 2 says; a token never says
- * more than was granted; others' things are not there. */
+/* Goal: a thread gets one sandbox whatever the race; modes, hints and conflicts as protocol.md 2 says; a token never
+ * says more than was granted; others' things are not there. */
 #include "tests/unit/negotiator/leasing/world.h"
 
 #include <string.h>
@@ -66,7 +66,7 @@ static void check_row(struct world *world, const struct row *row, size_t number)
         strcmp(n->hint.reason ? n->hint.reason : "", row->reason) != 0) {
         fprintf(stderr, "row %zu: kind %d created %d reason %s: %s\n", number, (int)n->refusal.kind, n->created,
                 n->hint.reason, n->refusal.message);
-        CHECK(!"the row above");
+        check_failures++;
     }
     if (row->kind == ERROR_NONE && row->hint != HINT_NONE)
         CHECK(n->hint.honored == (row->reason[0] == '\0'));

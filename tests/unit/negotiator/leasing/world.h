@@ -36,8 +36,8 @@ struct world {
     struct error refusal; /* of FAKE_REFUSES */
     struct fake_call *first, **last;
     bool stopping;
-    json_t *log;          /* every message, in order */
-    enum node_life life;  /* of every node */
+    json_t *log;           /* every message, in order */
+    enum node_life life;   /* of every node */
     struct error no_place; /* kind ERROR_NONE: there is room */
     pthread_t node;
     struct kv *kv; /* the ledger's */
@@ -215,7 +215,8 @@ static size_t world_calls(struct world *world, const char *call, const char *id)
     size_t count = 0, i;
     json_t *message;
     pthread_mutex_lock(&world->mutex);
-    json_array_foreach (world->log, i, message) {
+    json_array_foreach(world->log, i, message)
+    {
         const char *about = json_string_value(json_object_get(message, "id"));
         if (about == NULL)
             about = json_string_value(json_object_get(json_object_get(message, "sandbox"), "id"));
@@ -419,8 +420,8 @@ static UNUSED json_t *heartbeat(struct world *world, int64_t previous_ms, json_t
 {
     struct error err = {0};
     json_t *message = json_pack("{s:o, s:o}", "sandboxes", sandboxes, "ended", ended);
-    struct beat beat = {.report = {.leasing = world->leasing, .node = "n1", .message = message,
-                                   .previous_seen_ms = previous_ms}};
+    struct beat beat = {
+        .report = {.leasing = world->leasing, .node = "n1", .message = message, .previous_seen_ms = previous_ms}};
     ledger_submit(world->ledger, beat_rule, beat_act, &beat);
     /* Twice: what the first one's answer queued has run after the second. */
     CHECK(ledger_run(world->ledger, nothing_rule, NULL, &err));
@@ -433,8 +434,7 @@ static UNUSED json_t *heartbeat(struct world *world, int64_t previous_ms, json_t
 
 static UNUSED json_t *on_node(const char *id, int64_t active_at, int64_t deadline)
 {
-    return json_pack("{s:s, s:I, s:I}", "id", id, "active_at", (json_int_t)active_at, "deadline",
-                     (json_int_t)deadline);
+    return json_pack("{s:s, s:I, s:I}", "id", id, "active_at", (json_int_t)active_at, "deadline", (json_int_t)deadline);
 }
 
 /** Runs `scenario` with a calm store and with one that refuses 40 % of what it compares. */

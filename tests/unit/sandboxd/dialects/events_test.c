@@ -11,15 +11,15 @@ static void test_split(void)
 {
     bool is_text;
     CHECK(split("abc", 3, false, &is_text) == 3 && is_text);
-    CHECK(split("a\xe2\x82", 3, false, &is_text) == 1 && is_text);        /* the cut euro waits */
-    CHECK(split("\xe2\x82", 2, false, &is_text) == 0);                    /* nothing but it */
-    CHECK(split("\xe2\x82", 2, true, &is_text) == 2 && !is_text);         /* and nothing follows */
+    CHECK(split("a\xe2\x82", 3, false, &is_text) == 1 && is_text); /* the cut euro waits */
+    CHECK(split("\xe2\x82", 2, false, &is_text) == 0);             /* nothing but it */
+    CHECK(split("\xe2\x82", 2, true, &is_text) == 2 && !is_text);  /* and nothing follows */
     CHECK(split("\xe2\x82\xac", 3, false, &is_text) == 3 && is_text);
-    CHECK(split("\xff\xfe", 2, false, &is_text) == 2 && !is_text);        /* can never become text */
+    CHECK(split("\xff\xfe", 2, false, &is_text) == 2 && !is_text); /* can never become text */
     CHECK(split("\xe2(", 2, false, &is_text) == 2 && !is_text);
     CHECK(split("ok\xff", 3, false, &is_text) == 2 && is_text);
     CHECK(split("\xf0\x9f\x98", 3, false, &is_text) == 0);
-    CHECK(split("\xc0\x80", 2, false, &is_text) == 2 && !is_text);        /* overlong */
+    CHECK(split("\xc0\x80", 2, false, &is_text) == 2 && !is_text); /* overlong */
     CHECK(split("\0x", 2, false, &is_text) == 2 && is_text);
 }
 

@@ -30,8 +30,8 @@ static void test_taken(void)
 {
     struct exec_request request;
     struct error err;
-    CHECK(parse("{\"cmd\":\"echo hi\",\"cwd\":\"/tmp\",\"env\":{\"A\":\"1\"},\"timeout\":1.5,\"id\":\"a.b-c_1\"}", &request,
-                &err));
+    CHECK(parse("{\"cmd\":\"echo hi\",\"cwd\":\"/tmp\",\"env\":{\"A\":\"1\"},\"timeout\":1.5,\"id\":\"a.b-c_1\"}",
+                &request, &err));
     const struct command *command = request.command;
     CHECK(request.reply == EXEC_NDJSON && !request.reply_chosen);
     CHECK(command->argument_count == 3);

@@ -71,7 +71,8 @@ static void front_send_sandbox(const struct front_rig *rig, uint64_t request)
     strcpy(sandbox->template_name, "base");
     strcpy(sandbox->isolation, "namespaces");
     strcpy(sandbox->storage, "tmpfs");
-    sandbox->limits = (struct fl_limits){.cpu_milli = 1000, .pids = 256, .memory_bytes = 1 << 29, .disk_bytes = 1 << 30};
+    sandbox->limits =
+        (struct fl_limits){.cpu_milli = 1000, .pids = 256, .memory_bytes = 1 << 29, .disk_bytes = 1 << 30};
     sandbox->slot = 1;
     sandbox->uid_base = RIG_UID;
     sandbox->init_pid = rig->init.pid;
@@ -254,8 +255,8 @@ static UNUSED void front_reply_done(struct front_reply *reply)
 #define AUTO_REPLY __attribute__((cleanup(front_reply_done))) struct front_reply
 
 /** Sends a request; the answer is to be read from the returned socket. `token` NULL: none. */
-static UNUSED int front_send_request(const struct front_rig *rig, const char *method, const char *path, const char *token,
-                                     const void *body, size_t size)
+static UNUSED int front_send_request(const struct front_rig *rig, const char *method, const char *path,
+                                     const char *token, const void *body, size_t size)
 {
     AUTO_TEXT text = {0};
     text_append_format(&text, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n", method, path,

@@ -34,8 +34,8 @@ static void test_exec(const struct front_rig *rig)
     CHECK(has(&env, "/workspace user 1 /usr /var"));
     AUTO_REPLY killed = front_exec(rig, "{\"cmd\":\"kill -9 $$\",\"cwd\":\"/\",\"stream\":\"none\"}");
     CHECK(has(&killed, "\"exit_code\":137") && has(&killed, "\"signal\":\"SIGKILL\""));
-    AUTO_REPLY late = front_exec(
-        rig, "{\"cmd\":\"(sleep 60 &) ; sleep 60\",\"cwd\":\"/\",\"timeout\":0.3,\"stream\":\"none\"}");
+    AUTO_REPLY late =
+        front_exec(rig, "{\"cmd\":\"(sleep 60 &) ; sleep 60\",\"cwd\":\"/\",\"timeout\":0.3,\"stream\":\"none\"}");
     CHECK(has(&late, "\"timed_out\":true"));
     AUTO_REPLY binary = front_exec(rig, "{\"cmd\":\"printf '\\\\377'\",\"cwd\":\"/\",\"stream\":\"none\"}");
     CHECK(has(&binary, "\"stdout_b64\":\"/w==\""));
@@ -86,8 +86,7 @@ static void test_authorisation(const struct front_rig *rig)
     CHECK(bad_mac.status == 401);
     AUTO_REPLY elsewhere = front_call(rig, "GET", "/processes", other, NULL);
     CHECK(elsewhere.status == 401);
-    AUTO_REPLY unknown =
-        front_read(front_send_request(rig, "GET", "/s/sbx_other/processes", other, "", 0));
+    AUTO_REPLY unknown = front_read(front_send_request(rig, "GET", "/s/sbx_other/processes", other, "", 0));
     CHECK(unknown.status == 401);
     json_error_t json_wrong;
     json_t *a = json_loads(bad_mac.body, 0, &json_wrong), *b = json_loads(unknown.body, 0, &json_wrong);
@@ -131,12 +130,13 @@ static void test_ids(const struct front_rig *rig)
 
 static void test_stdin(const struct front_rig *rig)
 {
-    AUTO_REPLY given = front_exec(rig, "{\"cmd\":\"cat; echo end\",\"cwd\":\"/\",\"stdin\":\"abc\",\"stream\":\"none\"}");
+    AUTO_REPLY given =
+        front_exec(rig, "{\"cmd\":\"cat; echo end\",\"cwd\":\"/\",\"stdin\":\"abc\",\"stream\":\"none\"}");
     CHECK(has(&given, "\"stdout\":\"abcend\\n\""));
     AUTO_REPLY without = front_exec(rig, "{\"cmd\":\"cat; echo end\",\"cwd\":\"/\",\"stream\":\"none\"}");
     CHECK(has(&without, "\"stdout\":\"end\\n\""));
-    AUTO_REPLY started =
-        front_exec(rig, "{\"cmd\":\"sleep 0.2; wc -c\",\"cwd\":\"/\",\"stdin_open\":true,\"detach\":true,\"id\":\"in\"}");
+    AUTO_REPLY started = front_exec(
+        rig, "{\"cmd\":\"sleep 0.2; wc -c\",\"cwd\":\"/\",\"stdin_open\":true,\"detach\":true,\"id\":\"in\"}");
     CHECK(started.status == 201 && has(&started, "\"state\":\"running\""));
     static char block[900 * 1024];
     memset(block, 'x', sizeof block);
@@ -199,8 +199,9 @@ static void test_floods(const struct front_rig *rig)
 static void test_adoption(struct front_rig *rig)
 {
     const char *path = "/s/" FRONT_SANDBOX "/exec";
-    const char *body = "{\"cmd\":\"for i in $(seq 1 4000); do echo $i; [ $((i % 20)) = 0 ] && sleep 0.01; done; exit 7\","
-                       "\"cwd\":\"/\",\"id\":\"count\"}";
+    const char *body =
+        "{\"cmd\":\"for i in $(seq 1 4000); do echo $i; [ $((i % 20)) = 0 ] && sleep 0.01; done; exit 7\","
+        "\"cwd\":\"/\",\"id\":\"count\"}";
     int fd = front_send_request(rig, "POST", path, rig->token, body, strlen(body));
     usleep(300000);
     for (int i = 0; i < 3; i++) {

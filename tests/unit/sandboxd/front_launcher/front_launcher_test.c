@@ -88,8 +88,13 @@ static void test_texts(void)
         memcpy(message.as.prepare.hostname, HOSTNAMES[i], strlen(HOSTNAMES[i]));
         CHECK(!passes(&message, 0, FL_FROM_FRONT));
     }
-    static const char *const IDS[] = {"", "sbx_", "sbx_0123456789abcdefghi", "sbx_0123456789abcdefghijk",
-                                      "sbx_0123456789ABCDEFGHIJ", "lse_0123456789abcdefghij", "../../../../etc"};
+    static const char *const IDS[] = {"",
+                                      "sbx_",
+                                      "sbx_0123456789abcdefghi",
+                                      "sbx_0123456789abcdefghijk",
+                                      "sbx_0123456789ABCDEFGHIJ",
+                                      "lse_0123456789abcdefghij",
+                                      "../../../../etc"};
     for (size_t i = 0; i < sizeof IDS / sizeof IDS[0]; i++) {
         message = prepare();
         memset(message.as.prepare.id, 0, sizeof message.as.prepare.id);

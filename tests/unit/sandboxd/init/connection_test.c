@@ -78,7 +78,24 @@ static void test_end_without_front(struct rig *rig)
     rig_connect(rig);
     CHECK(rig_expect(rig, FI_EXITED, "alone", &message, NULL) && message.as.exited.timed_out);
     CHECK(rig_expect(rig, FI_CURRENT, "", &message, NULL));
-    CHECK(rig_name(rig, FI_FORGET, "alone"));
+
+    /* What a front asks with its last breath is done. */
+    CHECK(rig_start_shell(rig, "last", NULL, "exit 4") && rig_name(rig, FI_FORGET, "alone"));
+    rig_connect(rig);
+    CHECK(rig_expect(rig, FI_EXITED, "last", &message, NULL) && WEXITSTATUS(message.as.exited.wait_status) == 4);
+    CHECK(rig_name(rig, FI_FORGET, "last"));
+    char none[] = "/no/such", *nothing[] = {none, NULL};
+    CHECK(rig_start_shell(rig, "last", NULL, "sleep 100"));
+    CHECK(rig_expect(rig, FI_STARTED, "last", &message, NULL));
+    for (int i = 0; i < 20; i++) /* refusals that find nobody */
+        CHECK(rig_start(rig, "x", NULL, nothing) && rig_signal(rig, "last", SIGCONT));
+    CHECK(rig_name(rig, FI_KILL, "last"));
+    close(rig->connection);
+    rig->connection = -1;
+    CHECK(rig_wait_cgroups(rig, 0));
+    rig_connect(rig);
+    CHECK(rig_expect(rig, FI_EXITED, "last", &message, NULL) && message.as.exited.killed);
+    CHECK(rig_name(rig, FI_FORGET, "last"));
 }
 
 static void test_newest_wins(struct rig *rig)

@@ -128,7 +128,8 @@ static void run_pump(int pipe_end, int memory)
     }
 }
 
-/* A front is killed again and again at any point of its splicing; the next goes on: each line is there once, in order. */
+/* A front is killed again and again at any point of its splicing; the next goes on: each line is there once, in order.
+ */
 static void test_killed_pumps(void)
 {
     enum { LINES = 150000 };

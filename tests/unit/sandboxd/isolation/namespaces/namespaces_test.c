@@ -1,5 +1,5 @@
-/* Real sandboxes by the namespaces backend, as root: two at once, what they see, limits, failure leaves nothing, adoption
- * after the maker was killed, removal, orphans. The init is this program itself (stand_in_init.h). */
+/* Real sandboxes by the namespaces backend, as root: two at once, what they see, limits, failure leaves nothing,
+ * adoption after the maker was killed, removal, orphans. The init is this program itself (stand_in_init.h). */
 #include "sandboxd/isolation/isolation.h"
 
 #include "shared/base/clock.h"
@@ -143,8 +143,7 @@ static void check_seccomp(void)
         "    except OSError as e: print('no', f, p, e.errno)\n"
         "E\n";
     /* io_uring, userfaultfd, bpf: EPERM; clone3: ENOSYS; TIOCSTI, also with a high bit; personality; clone(NEWUSER). */
-    CHECK(says(socket_a, CALLS,
-               "1 1 1 38 1 1 1 1 38\nsocket 16 0\nno 16 9 1\nno 40 0 1\nno 17 0 1\nno 38 0 1\n"));
+    CHECK(says(socket_a, CALLS, "1 1 1 38 1 1 1 1 38\nsocket 16 0\nno 16 9 1\nno 40 0 1\nno 17 0 1\nno 38 0 1\n"));
 }
 
 static void check_limits(void)

@@ -1,0 +1,98 @@
+/* What the launcher refuses, whatever the front asks for. */
+#include "sandboxd/launcher/policy.h"
+
+#include "tests/unit/check.h"
+
+static const int64_t NOW = 1763776862003;
+
+static const struct settings SETTINGS = {
+    .max_lifetime = 86400, .cpu_milli_max = 4000, .memory_mb_max = 1024, .disk_mb_max = 512, .pids_max = 1000};
+
+static struct fl_prepare request(void)
+{
+    return (struct fl_prepare){.id = "sbx_0123456789abcdefghij",
+                               .hostname = "box",
+                               .template_name = "base",
+                               .isolation = "auto",
+                               .limits = {1000, 256, 512 << 20, 0},
+                               .deadline_wall_ms = NOW + 3600000};
+}
+
+/* The kind of the refusal; its sentence must hold `word`. */
+static enum error_kind judged(const struct fl_prepare *prepare, const char *word)
+{
+    struct error err = {0};
+    struct fl_limits limits = {.pids = 4711};
+    if (policy_judge(&SETTINGS, prepare, NOW, &limits, &err))
+        return ERROR_NONE;
+    CHECK(limits.pids == 4711);
+    CHECK(strstr(err.message, word) != NULL);
+    return err.kind;
+}
+
+static void test_limits(void)
+{
+    struct fl_limits limits = {0};
+    struct fl_prepare prepare = request();
+    CHECK(policy_judge(&SETTINGS, &prepare, NOW, &limits, NULL));
+    CHECK(limits.disk_bytes == 256 << 20 && limits.memory_bytes == 512 << 20); /* default: half of memory */
+    prepare.limits.cpu_milli = 49;
+    CHECK(judged(&prepare, "50..4000") == ERROR_INVALID);
+    prepare.limits.cpu_milli = 4001;
+    CHECK(judged(&prepare, "cpu_milli") == ERROR_INVALID);
+    prepare = request();
+    prepare.limits.pids = 15;
+    CHECK(judged(&prepare, "16..1000") == ERROR_INVALID);
+    prepare = request();
+    prepare.limits.memory_bytes = (16 << 20) - 1;
+    CHECK(judged(&prepare, "memory_bytes") == ERROR_INVALID);
+    prepare.limits.memory_bytes = UINT64_MAX;
+    CHECK(judged(&prepare, "16777216..1073741824") == ERROR_INVALID);
+    prepare = request();
+    prepare.limits.disk_bytes = (512 << 20) + 1;
+    CHECK(judged(&prepare, "storage tmpfs counts as memory") == ERROR_INVALID);
+    prepare = request();
+    prepare.limits.memory_bytes = 1 << 30;
+    prepare.limits.disk_bytes = 600 << 20;
+    CHECK(judged(&prepare, "disk_bytes") == ERROR_INVALID);
+    prepare.limits.disk_bytes = 4096;
+    CHECK(judged(&prepare, "disk_bytes") == ERROR_INVALID);
+}
+
+static void test_names(void)
+{
+    struct fl_prepare prepare = request();
+    memcpy(prepare.template_name, "node", 5);
+    CHECK(judged(&prepare, "base") == ERROR_INVALID);
+    prepare = request();
+    memcpy(prepare.isolation, "none", 5);
+    CHECK(judged(&prepare, "namespaces") == ERROR_INVALID);
+    memcpy(prepare.isolation, "namespaces", 11);
+    CHECK(judged(&prepare, "") == ERROR_NONE);
+}
+
+static void test_deadlines(void)
+{
+    struct fl_prepare prepare = request();
+    prepare.deadline_wall_ms = NOW;
+    CHECK(judged(&prepare, "passed") == ERROR_INVALID);
+    prepare.deadline_wall_ms = NOW + 86400000;
+    CHECK(judged(&prepare, "") == ERROR_NONE);
+    prepare.deadline_wall_ms = NOW + 86400000 + 11000;
+    CHECK(judged(&prepare, "86400 s") == ERROR_INVALID);
+    prepare.deadline_wall_ms = INT64_MAX;
+    CHECK(judged(&prepare, "max_lifetime") == ERROR_INVALID);
+    struct error err = {0};
+    CHECK(policy_judge_deadline(&SETTINGS, NOW, NOW + 1000, &err));
+    CHECK(policy_judge_deadline(&SETTINGS, NOW, 1, &err)); /* an earlier one is always allowed */
+    CHECK(!policy_judge_deadline(&SETTINGS, -5, INT64_MAX, &err));
+    CHECK(!policy_judge_deadline(&SETTINGS, NOW - 86400000, NOW + 60000, &err)); /* from creation on, not from now */
+}
+
+int main(void)
+{
+    test_limits();
+    test_names();
+    test_deadlines();
+    return check_done();
+}

@@ -1,0 +1,117 @@
+/* Records: what was written comes back; cut, damaged, moved, half-written or another boot's is refused. */
+#include "sandboxd/launcher/records.h"
+
+#include "sandboxd/launcher/slots.h"
+#include "shared/base/fd.h"
+#include "shared/base/memory.h"
+#include "tests/unit/check.h"
+
+#include <fcntl.h>
+
+static char folder[] = "/tmp/parley-records-XXXXXX";
+
+static struct record sample(void)
+{
+    struct record record = {.state = RECORD_LIVE,
+                            .slot = 12,
+                            .uid_base = slots_uid(12),
+                            .init_pid = 4711,
+                            .init_start = 99,
+                            .id = "sbx_0123456789abcdefghij",
+                            .hostname = "box",
+                            .template_name = "base",
+                            .isolation = "namespaces"};
+    return record;
+}
+
+static void put(uint32_t slot, const void *bytes, size_t size)
+{
+    AUTO_FREE char *path = memory_printf("%s/%u", folder, slot);
+    CHECK(fd_write_file(path, 0600, bytes, size, NULL));
+}
+
+static bool refused(uint32_t slot, const char *word)
+{
+    struct error err = {0};
+    struct record record = {.slot = 4444};
+    bool read = record_read(folder, slot, &record, &err);
+    bool said = !read && err.kind == ERROR_INVALID && strstr(err.message, word) && record.slot == 4444;
+    if (!said)
+        fprintf(stderr, "read %d: %s\n", read, err.message);
+    return said;
+}
+
+static void test_damage(void)
+{
+    struct error err = {0};
+    struct record record = sample();
+    struct record again = {0};
+    CHECK(record_write(folder, &record, &err));
+    CHECK(record_read(folder, 12, &again, &err));
+    CHECK(memcmp(&record, &again, sizeof record) == 0);
+    for (size_t cut = 0; cut < sizeof record; cut += 61) {
+        put(12, &record, cut);
+        CHECK(refused(12, "damaged"));
+    }
+    for (size_t at = 0; at < sizeof record; at += 7) {
+        struct record damaged = record;
+        ((uint8_t *)&damaged)[at] ^= 0x20;
+        put(12, &damaged, sizeof damaged);
+        CHECK(refused(12, "damaged"));
+    }
+    char longer[sizeof record + 1] = "";
+    memcpy(longer, &record, sizeof record);
+    put(12, longer, sizeof longer);
+    CHECK(refused(12, "too long"));
+    put(13, &record, sizeof record); /* whole, but of another slot */
+    CHECK(refused(13, "damaged"));
+    record_remove(folder, 13);
+    CHECK(!record_read(folder, 13, &again, &err));
+    CHECK(err.kind == ERROR_NOT_FOUND);
+}
+
+static void test_boot_and_values(void)
+{
+    struct error err = {0};
+    struct record record = sample();
+    record.uid_base = 0; /* its checksum is right, and root it must not be */
+    CHECK(record_write(folder, &record, &err));
+    CHECK(refused(12, "damaged"));
+    record = sample();
+    record.init_pid = 1;
+    CHECK(record_write(folder, &record, &err));
+    CHECK(refused(12, "damaged"));
+    record = sample();
+    record.state = RECORD_STARTING;
+    record.init_pid = 0;
+    CHECK(record_write(folder, &record, &err));
+    CHECK(record_read(folder, 12, &record, &err));
+    memcpy(record.id, "../../etc/passwd", 17);
+    CHECK(record_write(folder, &record, &err));
+    CHECK(refused(12, "damaged"));
+}
+
+static void test_list(void)
+{
+    uint32_t slots[8] = {0};
+    put(3999, "x", 1);
+    AUTO_FREE char *half = memory_printf("%s/7.new", folder);
+    CHECK(fd_write_file(half, 0600, "x", 1, NULL));
+    AUTO_FREE char *beyond = memory_printf("%s/4000", folder);
+    CHECK(fd_write_file(beyond, 0600, "x", 1, NULL));
+    size_t count = record_list(folder, slots, 8);
+    CHECK(count == 2);
+    CHECK((slots[0] == 12 && slots[1] == 3999) || (slots[0] == 3999 && slots[1] == 12));
+    CHECK(access(half, F_OK) < 0);
+    CHECK(record_list("/no/such/folder", slots, 8) == 0);
+}
+
+int main(void)
+{
+    CHECK(mkdtemp(folder) != NULL);
+    test_damage();
+    test_boot_and_values();
+    test_list();
+    CHECK(fd_remove_tree(folder, NULL));
+    return check_done();
+}
