@@ -2,7 +2,7 @@
  */
 #pragma once
 
-#include "sandboxd/dialects/node_seal.h"
+#include "sandboxd/sandbox/node_seal.h"
 #include "sandboxd/sandbox/sandboxes.h"
 #include "shared/capability/capability.h"
 #include "shared/http/server.h"

@@ -2,7 +2,7 @@
  * and at once when a sandbox ended. It blocks in network calls, so it is no loop. */
 #pragma once
 
-#include "sandboxd/dialects/node_seal.h"
+#include "sandboxd/sandbox/node_seal.h"
 #include "sandboxd/sandbox/registry.h"
 #include "shared/base/cleanup.h"
 #include "shared/base/error.h"

@@ -78,7 +78,8 @@ static void tell_death(pid_t pid, int status)
     if (WIFSIGNALED(status))
         log_warn("launcher", "the front was ended by signal %d pid=%d", WTERMSIG(status), (int)pid);
     else
-        log_warn("launcher", "the front ended with status %d pid=%d", WEXITSTATUS(status), (int)pid);
+        log_write(WEXITSTATUS(status) ? LOG_WARN : LOG_INFO, "launcher", "the front ended with status %d pid=%d",
+                  WEXITSTATUS(status), (int)pid);
 }
 
 void front_process_end(struct front_process *front, uint64_t now_boot_ns)

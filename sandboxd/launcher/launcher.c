@@ -69,6 +69,17 @@ static void end_front(struct launcher *launcher, const char *why)
         launcher->stopped = true;
 }
 
+/* The front cannot be talked with any more. While we stop it is on its way out and may finish; its pidfd tells. */
+static void lose_front(struct launcher *launcher, const char *why)
+{
+    if (!launcher->stop_boot_ns) {
+        end_front(launcher, why);
+        return;
+    }
+    dialogue_end(&launcher->dialogue);
+    (void)epoll_ctl(launcher->epoll, EPOLL_CTL_DEL, launcher->front.socket, NULL);
+}
+
 static bool start_front_process(struct launcher *launcher, struct error *err)
 {
     uint64_t incarnation = 0;
@@ -100,7 +111,7 @@ static void serve_front(struct launcher *launcher)
     if (launcher->front.pid <= 0)
         return;
     if (!dialogue_send(&launcher->dialogue, &err)) {
-        end_front(launcher, err.message);
+        lose_front(launcher, err.message);
         return;
     }
     uint32_t events = EPOLLIN | (dialogue_is_waiting(&launcher->dialogue) ? (uint32_t)EPOLLOUT : 0U);
@@ -156,7 +167,7 @@ static void on_event(struct launcher *launcher, uint64_t what)
         return;
     case SOURCE_FRONT_MESSAGE:
         if (launcher->front.pid > 0 && !dialogue_receive(&launcher->dialogue, &err))
-            end_front(launcher, err.message);
+            lose_front(launcher, err.message);
         return;
     case SOURCE_FRONT_END:
         if (launcher->front.pid > 0)

@@ -33,11 +33,10 @@ static const struct config_row ROWS[] = {
 enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
 
 /* The negotiator's keys in the same STATE/config.json. */
-static const char *const FOREIGN[] = {"host", "port",         "negotiator_user", "negotiator_uid",
-                                      "map_mb",       "ttl_default",     "ttl_max",
-                                      "idle_timeout", "lease_lifetime",  "cpu_milli",
-                                      "memory_mb",    "disk_mb",         "pids",
-                                      "node_calls",   "call_timeout",    NULL};
+static const char *const FOREIGN[] = {"host",           "port",        "negotiator_user", "negotiator_uid",
+                                      "map_mb",         "ttl_default", "ttl_max",         "idle_timeout",
+                                      "lease_lifetime", "cpu_milli",   "memory_mb",       "disk_mb",
+                                      "pids",           "node_calls",  "call_timeout",    NULL};
 
 static bool settings_check(struct settings *settings, struct error *err)
 {

@@ -8,26 +8,32 @@
 
 static _Atomic uint64_t last_number;
 
+/* As random_id makes them, but without a system call: unique, not secret. */
+static void make_id(struct http_request *request)
+{
+    memcpy(request->id, request->worker->id, RANDOM_ID_BYTES);
+    uint64_t count = ++request->worker->id_count;
+    for (size_t at = RANDOM_ID_BYTES - 1; at > HTTP_ID_RANDOM_BYTES; count /= 36)
+        request->id[--at] = "0123456789abcdefghijklmnopqrstuvwxyz"[count % 36];
+}
+
 struct http_request *http_request_new(struct http_connection *connection)
 {
     struct http_request *request = memory_new(sizeof *request);
     request->worker = connection->worker;
     request->connection = connection;
     request->began_ns = clock_monotonic_ns();
+    make_id(request);
     return request;
 }
 
-static void set_id(struct http_request *request)
+/* The client's own, if it sent a sane one. */
+static void take_id(struct http_request *request)
 {
-    const char *given = request->head.text != NULL ? http_head_field(&request->head, "x-request-id") : NULL;
-    if (given != NULL && text_is_made_of(given, sizeof request->id - 1, "._-") &&
-        text_copy(request->id, sizeof request->id, given))
-        return;
-    /* As random_id makes them, but without a system call: unique, not secret. */
-    memcpy(request->id, request->worker->id, RANDOM_ID_BYTES);
-    uint64_t count = ++request->worker->id_count;
-    for (size_t at = RANDOM_ID_BYTES - 1; at > HTTP_ID_RANDOM_BYTES; count /= 36)
-        request->id[--at] = "0123456789abcdefghijklmnopqrstuvwxyz"[count % 36];
+    const char *given = http_head_field(&request->head, "x-request-id");
+    char id[sizeof request->id];
+    if (given != NULL && text_is_made_of(given, sizeof id - 1, "._-") && text_copy(id, sizeof id, given))
+        memcpy(request->id, id, sizeof id);
 }
 
 static bool carries_credential(const struct http_request *request)
@@ -39,7 +45,8 @@ static bool carries_credential(const struct http_request *request)
 bool http_request_read_head(struct http_request *request, const char *data, size_t length, struct error *err)
 {
     bool is_sound = http_head_parse(&request->head, data, length, err);
-    set_id(request);
+    if (request->head.text != NULL)
+        take_id(request);
     if (!is_sound)
         return false;
     struct error refusal = {0};

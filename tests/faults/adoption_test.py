@@ -69,7 +69,8 @@ class Adoption(unittest.TestCase):
                                  env=self.deployment.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         first = child.stdout.readline()
         self.deployment.kill("parley-sandboxd")
-        rest, _ = child.communicate(timeout=90)
+        rest = child.stdout.read()  # communicate() would lose what readline() buffered
+        child.wait(90)
         self.assertEqual(first + rest, "".join(f"{n}\n" for n in range(1, NUMBERS + 1)))
         self.assertEqual(child.returncode, 6)
 

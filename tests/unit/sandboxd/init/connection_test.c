@@ -95,6 +95,7 @@ static void test_end_without_front(struct rig *rig)
     CHECK(rig_wait_cgroups(rig, 0));
     rig_connect(rig);
     CHECK(rig_expect(rig, FI_EXITED, "last", &message, NULL) && message.as.exited.killed);
+    CHECK(rig_expect(rig, FI_CURRENT, "", &message, NULL));
     CHECK(rig_name(rig, FI_FORGET, "last"));
 }
 

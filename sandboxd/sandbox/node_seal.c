@@ -1,5 +1,5 @@
 /* node_seal.c - open, close, and never the same number twice. */
-#include "sandboxd/dialects/node_seal.h"
+#include "sandboxd/sandbox/node_seal.h"
 
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
