@@ -53,8 +53,7 @@ static char *joined(const json_t *list)
     AUTO_TEXT text = {0};
     size_t index;
     json_t *item;
-    json_array_foreach(list, index, item)
-    {
+    json_array_foreach (list, index, item) {
         text_append_format(&text, "%s%s", index ? " " : "", json_string_value(item) ? json_string_value(item) : "");
     }
     return memory_string(text.data ? text.data : "");
@@ -79,7 +78,8 @@ static bool read_grant(struct grant *grant, const char *thread, json_t *reply, s
                     "state", &state, "token", &token, "jti", &jti, "scopes", &scopes, "expires_at", &expires,
                     "endpoints", "http", &http) != 0 ||
         !clock_parse(expires, &expires_ms))
-        return error_set(err, ERROR_INTERNAL, "the negotiator's answer is not a grant: is it a Parley of this version?");
+        return error_set(err, ERROR_INTERNAL,
+                         "the negotiator's answer is not a grant: is it a Parley of this version?");
     *grant = (struct grant){.thread = memory_string(thread),
                             .sandbox_id = memory_string(id),
                             .sandbox_name = memory_string(name ? name : id),
@@ -103,7 +103,9 @@ static json_t *cache_entry(const struct grant *grant)
 bool grant_negotiate(struct grant *grant, const struct place *place, const struct grant_request *request,
                      struct error *err)
 {
-    AUTO_FREE char *url = memory_printf("%s/threads/%s/sandbox", place->url, request->thread);
+    char *thread = curl_easy_escape(NULL, request->thread, 0);
+    AUTO_FREE char *url = memory_printf("%s/threads/%s/sandbox", place->url, thread ? thread : "");
+    curl_free(thread);
     json_t *body = request_body(request);
     struct call call = {.method = "POST", .url = url, .credential = place->api_key, .body = body};
     json_t *reply = NULL;

@@ -12,11 +12,11 @@
 
 /** What is asked for; NULL or 0 leaves the default to the negotiator. */
 struct grant_request {
-    const char *thread;      /* required */
-    const char *sandbox;     /* "auto", or a name or id as a hint */
-    const char *scopes;      /* space-separated */
-    const char *mode;        /* "ensure", "attach_only", "create_only" */
-    bool sandbox_required;   /* hint_policy require */
+    const char *thread;    /* required */
+    const char *sandbox;   /* "auto", or a name or id as a hint */
+    const char *scopes;    /* space-separated */
+    const char *mode;      /* "ensure", "attach_only", "create_only" */
+    bool sandbox_required; /* hint_policy require */
     unsigned ttl_s;
 };
 

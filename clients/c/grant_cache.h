@@ -1,4 +1,5 @@
-/** grant_cache.h - grants.json: one object of grants by key, changed under a lock and replaced whole. Inside libparley. */
+/** grant_cache.h - grants.json: one object of grants by key, changed under a lock and replaced whole. Inside libparley.
+ */
 #pragma once
 
 #include "clients/c/grant.h"
@@ -9,7 +10,8 @@ char *grant_cache_key(const struct place *place, const struct grant_request *req
 /** The entry; NULL when there is none or the file is unreadable (a cache may always be lost). The caller owns it. */
 json_t *grant_cache_find(const char *key) MUST_USE;
 
-/** Puts an entry (borrowed), or removes it when NULL; expired ones go along. Failure is silent: it costs a negotiation. */
+/** Puts an entry (borrowed), or removes it when NULL; expired ones go along. Failure is silent: it costs a negotiation.
+ */
 void grant_cache_store(const char *key, json_t *entry);
 
 /** Removes all entries whose sandbox is `sandbox_id`. */

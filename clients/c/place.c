@@ -12,6 +12,8 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char DEFAULT_URL[] = "http://127.0.0.1:8700";
 static const size_t CONFIG_MAX_BYTES = 64 * 1024;
@@ -25,25 +27,23 @@ void place_done(struct place *place)
     *place = (struct place){0};
 }
 
-/* The user who typed sudo; NULL when nobody did, or when an own folder was asked for. */
-static const struct passwd *asking_user(const char *folder_variable)
+/* The user who typed sudo; NULL when nobody did. */
+static const struct passwd *asking_user(void)
 {
     const char *uid = getenv("SUDO_UID");
-    uint64_t number;
-    if (geteuid() != 0 || getenv(folder_variable) || !uid || !text_parse_u64(uid, strlen(uid), UINT32_MAX, &number))
+    uint64_t number = 0;
+    if (geteuid() != 0 || !uid || !text_parse_u64(uid, strlen(uid), UINT32_MAX, &number) || number == 0)
         return NULL;
     return getpwuid((uid_t)number);
 }
 
 static char *home_path(const char *folder_variable, const char *below_home, const char *name)
 {
-    const struct passwd *user = asking_user(folder_variable);
-    if (user)
-        return memory_printf("%s/%s/parley/%s", user->pw_dir, below_home, name);
     const char *folder = getenv(folder_variable);
     if (folder && folder[0] == '/')
         return memory_printf("%s/parley/%s", folder, name);
-    const char *home = getenv("HOME");
+    const struct passwd *user = asking_user();
+    const char *home = user ? user->pw_dir : getenv("HOME");
     if (!home || home[0] != '/') {
         const struct passwd *self = getpwuid(geteuid());
         home = self ? self->pw_dir : "/";
@@ -61,21 +61,46 @@ char *place_cache_path(void)
     return home_path("XDG_CACHE_HOME", ".cache", "grants.json");
 }
 
-void place_give(const char *path)
+/* Whose the nearest folder is that exists on the way to `path`. */
+static uid_t owner_above(const char *path)
 {
-    const struct passwd *user = asking_user("XDG_CONFIG_HOME");
-    if (user && lchown(path, user->pw_uid, user->pw_gid) != 0)
-        return; /* the file still works for root; nothing else can be done about it */
+    AUTO_FREE char *above = memory_string(path);
+    struct stat facts;
+    for (;;) {
+        char *slash = strrchr(above, '/');
+        if (slash == NULL || slash == above)
+            return 0;
+        *slash = '\0';
+        if (lstat(above, &facts) == 0)
+            return facts.st_uid;
+    }
+}
+
+bool place_act_as_user(const char *path)
+{
+    const struct passwd *user = asking_user();
+    if (!user || owner_above(path) != user->pw_uid)
+        return false;
+    if (setegid(user->pw_gid) != 0)
+        return false;
+    if (seteuid(user->pw_uid) != 0) {
+        place_return(true);
+        return false;
+    }
+    return true;
+}
+
+void place_return(bool acted)
+{
+    if (acted && (seteuid(0) != 0 || setegid(0) != 0))
+        abort(); /* saved ids are root's: this cannot fail, and going on with the wrong ones must not be */
 }
 
 bool place_make_folder_of(const char *path, struct error *err)
 {
     AUTO_FREE char *copy = memory_string(path);
     const char *folder = dirname(copy);
-    if (!fd_make_folders(folder, 0700, err))
-        return false;
-    place_give(folder);
-    return true;
+    return fd_make_folders(folder, 0700, err);
 }
 
 bool place_load_file(struct place *place, struct error *err)
@@ -118,8 +143,8 @@ bool place_load(struct place *place, const char *url, struct error *err)
     const char *chosen_key = key ? key : found.api_key;
     if (!chosen_key) {
         AUTO_FREE char *path = place_config_path();
-        return error_set(err, ERROR_NOT_FOUND,
-                         "no API key: `parley up -d` writes one to %s, or set PARLEY_API_KEY", path);
+        return error_set(err, ERROR_NOT_FOUND, "no API key: `parley up -d` writes one to %s, or set PARLEY_API_KEY",
+                         path);
     }
     *place = (struct place){.url = memory_string(chosen_url), .api_key = memory_string(chosen_key)};
     strip_slash(place->url);
@@ -129,16 +154,14 @@ bool place_load(struct place *place, const char *url, struct error *err)
 bool place_store_file(const struct place *place, struct error *err)
 {
     AUTO_FREE char *path = place_config_path();
-    if (!place_make_folder_of(path, err))
-        return false;
     json_t *config = json_pack("{s:s, s:s}", "url", place->url, "api_key", place->api_key);
     char *text = json_dumps(config, JSON_INDENT(2));
-    bool stored = fd_write_file(path, 0600, text, strlen(text), err);
+    bool acted = place_act_as_user(path);
+    bool stored = place_make_folder_of(path, err) && fd_write_file(path, 0600, text, strlen(text), err);
+    place_return(acted);
     sodium_memzero(text, strlen(text));
     free(text);
     json_decref(config);
-    if (stored)
-        place_give(path);
     return stored;
 }
 

@@ -31,11 +31,15 @@ char *place_config_path(void) MUST_USE;
 /** "$XDG_CACHE_HOME/parley/grants.json", as above. The caller frees. */
 char *place_cache_path(void) MUST_USE;
 
-/** The folder's thread: "dir-<its name>-<16 hex>", the same for every run in `folder` on this machine. The caller frees. */
+/** The folder's thread: "dir-<its name>-<16 hex>", the same for every run in `folder` on this machine. The caller
+ * frees. */
 char *place_folder_thread(const char *folder) MUST_USE;
 
-/** mkdir -p 0700 for the folder a file lies in, given to the asking user under sudo. */
+/** mkdir -p 0700 for the folder a file lies in. */
 bool place_make_folder_of(const char *path, struct error *err) MUST_USE;
 
-/** Under sudo gives `path` to the asking user; else does nothing. */
-void place_give(const char *path);
+/** Under sudo: until place_return, this process acts with the asking user's rights (effective ids), if `path` lies in a
+ *  folder of theirs, so that files are theirs and their links lead only where they may go. Returns what place_return
+ *  wants. One thread. */
+bool place_act_as_user(const char *path) MUST_USE;
+void place_return(bool acted);

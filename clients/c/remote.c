@@ -36,11 +36,11 @@ struct run {
     CURL *main;
     struct curl_slist *main_headers;
     char *main_body, *main_url;
-    struct text refusal;      /* the body of a reply that is not 200 */
+    struct text refusal; /* the body of a reply that is not 200 */
     struct side_post input, signal;
-    bool input_ended;         /* nothing more will be read from stdin_fd */
-    uint64_t lost_since;      /* boot ns of the first failure in a row; 0 connected */
-    unsigned interrupts;      /* how often the user pressed Ctrl-C */
+    bool input_ended;    /* nothing more will be read from stdin_fd */
+    uint64_t lost_since; /* boot ns of the first failure in a row; 0 connected */
+    unsigned interrupts; /* how often the user pressed Ctrl-C */
 };
 
 void remote_command_new_id(struct remote_command *command)
@@ -165,18 +165,24 @@ static void read_stdin(struct run *run)
     post(run, &run->input, "stdin", chunk, (size_t)got);
 }
 
-/* The third Ctrl-C leaves at once: the command then lives on in its sandbox. */
+static bool abandon(struct run *run, enum error_kind kind, const char *sentence, struct error *err)
+{
+    run->events.end->abandoned = true;
+    return error_set(err, kind, "%s", sentence);
+}
+
+/* Before the command started there is nobody to pass it to; the third Ctrl-C leaves at once. */
 static bool read_signal(struct run *run, struct error *err)
 {
     struct signalfd_siginfo info;
     if (read(run->command->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
         return true;
     int number = (int)info.ssi_signo;
-    if (number == SIGINT && ++run->interrupts >= 3)
-        return error_set(err, ERROR_TIMEOUT, "interrupted; the command may still run in its sandbox (see `parley ps`)");
+    if (!run->events.end->started || (number == SIGINT && ++run->interrupts >= 3))
+        return abandon(run, ERROR_TIMEOUT, "interrupted", err);
     if (number == SIGINT && run->interrupts == 2)
         number = SIGKILL;
-    if (run->signal.busy || !run->events.end->started)
+    if (run->signal.busy)
         return true;
     AUTO_FREE char *body = memory_printf("{\"signal\":\"%s\"}", sigabbrev_np(number));
     post(run, &run->signal, "signal", body, strlen(body));
@@ -218,12 +224,18 @@ static bool on_main_done(struct run *run, CURLcode code, struct error *err)
     return call_refused(status, run->refusal.data, run->refusal.length, err);
 }
 
-/* A refusal of stdin means that the command wants no more of it. */
-static void on_side_done(struct run *run, struct side_post *side)
+/* A refusal of stdin means that the command wants no more of it. Bytes whose fate is unknown can be neither sent again
+ * nor left out: the command must not go on with them missing. */
+static bool on_input_done(struct run *run, CURLcode code, struct error *err)
 {
-    side->busy = false;
-    if (side == &run->input && status_of(side->curl) >= 400)
+    long status = status_of(run->input.curl);
+    run->input.busy = false;
+    if (code != CURLE_OK || status >= 500)
+        return abandon(run, ERROR_NODE_UNREACHABLE, "stdin was cut when the connection broke; the command was ended",
+                       err);
+    if (status >= 400)
         run->input_ended = true;
+    return true;
 }
 
 static bool take_results(struct run *run, struct error *err)
@@ -237,10 +249,10 @@ static bool take_results(struct run *run, struct error *err)
         curl_multi_remove_handle(run->multi, done);
         if (done == run->main && !run->events.ended && !on_main_done(run, code, err))
             return false;
-        if (done == run->input.curl)
-            on_side_done(run, &run->input);
+        if (done == run->input.curl && !run->events.ended && !on_input_done(run, code, err))
+            return false;
         if (done == run->signal.curl)
-            on_side_done(run, &run->signal);
+            run->signal.busy = false;
     }
     return true;
 }
@@ -255,8 +267,7 @@ static bool turn(struct run *run, struct error *err)
         return true;
     struct curl_waitfd extra[2];
     unsigned count = 0;
-    bool wants_input =
-        run->command->stdin_fd >= 0 && run->events.end->started && !run->input_ended && !run->input.busy;
+    bool wants_input = run->command->stdin_fd >= 0 && run->events.end->started && !run->input_ended && !run->input.busy;
     if (wants_input)
         extra[count++] = (struct curl_waitfd){.fd = run->command->stdin_fd, .events = CURL_WAIT_POLLIN};
     if (run->command->signal_fd >= 0)
@@ -292,6 +303,14 @@ static void run_done(struct run *run)
     remote_events_done(&run->events);
 }
 
+/* Best effort: what it waits for here will never come. */
+static void end_command(const struct run *run)
+{
+    AUTO_FREE char *url = memory_printf("%s/processes/%s", run->grant->http, run->command->id);
+    struct call call = {.method = "DELETE", .url = url, .credential = run->grant->token, .timeout_ms = 3000};
+    (void)!call_json(&call, NULL, NULL, NULL);
+}
+
 bool remote_run(const struct grant *grant, const struct remote_command *command, struct remote_end *end,
                 struct error *err)
 {
@@ -315,6 +334,8 @@ bool remote_run(const struct grant *grant, const struct remote_command *command,
         prepare_main(&run);
     while (good && !run.events.ended)
         good = turn(&run, err);
+    if (!good && end->abandoned)
+        end_command(&run);
     run_done(&run);
     return good;
 }

@@ -27,16 +27,19 @@ static bool wrong(struct remote_events *events, const char *what)
 }
 
 /* Bytes that were told before a reconnect are skipped; a hole is told. */
-static void deliver(struct remote_events *events, bool is_stderr, const char *data, size_t size, uint64_t offset)
+static bool deliver(struct remote_events *events, bool is_stderr, const char *data, size_t size, uint64_t offset)
 {
     uint64_t expected = events->offsets[is_stderr];
     if (offset > expected)
         note(events, "some output was not kept by the sandbox and is missing here");
     uint64_t skip = offset < expected ? expected - offset : 0;
     if (skip >= size)
-        return;
-    events->command->output(events->command->cookie, is_stderr, data + skip, size - (size_t)skip);
+        return true;
     events->offsets[is_stderr] = offset + size;
+    if (events->command->output(events->command->cookie, is_stderr, data + skip, size - (size_t)skip))
+        return true;
+    events->end->abandoned = true;
+    return error_set(&events->error, ERROR_GONE, "nobody reads the output");
 }
 
 static bool read_output(struct remote_events *events, const json_t *event, bool is_stderr)
@@ -47,18 +50,15 @@ static bool read_output(struct remote_events *events, const json_t *event, bool 
     if (!json_is_integer(offset) || json_integer_value(offset) < 0)
         return wrong(events, "output without an offset");
     uint64_t at = (uint64_t)json_integer_value(offset);
-    if (json_is_string(plain)) {
-        deliver(events, is_stderr, json_string_value(plain), json_string_length(plain), at);
-        return true;
-    }
+    if (json_is_string(plain))
+        return deliver(events, is_stderr, json_string_value(plain), json_string_length(plain), at);
     if (!json_is_string(coded))
         return wrong(events, "output without data");
     size_t size = json_string_length(coded);
     AUTO_FREE char *bytes = memory_new(size + 1);
     if (!text_base64_decode(bytes, size, &size, json_string_value(coded), json_string_length(coded)))
         return wrong(events, "data_b64 is not base64");
-    deliver(events, is_stderr, bytes, size, at);
-    return true;
+    return deliver(events, is_stderr, bytes, size, at);
 }
 
 static bool read_exit(struct remote_events *events, const json_t *event)

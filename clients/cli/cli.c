@@ -12,11 +12,14 @@
 #include <stdio.h>
 #include <string.h>
 
+/* --json was given: failures are JSON on stdout too. */
+static bool wants_json;
+
 bool cli_common(struct cli_common *common, int option, const char *help)
 {
     switch (option) {
     case CLI_OPTION_JSON:
-        common->json = true;
+        common->json = wants_json = true;
         return true;
     case CLI_OPTION_URL:
         common->url = optarg;
@@ -37,6 +40,8 @@ bool cli_common(struct cli_common *common, int option, const char *help)
 
 int cli_fail(const struct error *err, const char *hint, int status)
 {
+    if (wants_json)
+        cli_print_json(json_pack("{s:{s:s, s:s}}", "error", "code", error_code(err->kind), "message", err->message));
     fprintf(stderr, "parley: %s\n", err->message);
     if (hint)
         fprintf(stderr, "        %s\n", hint);
@@ -46,7 +51,7 @@ int cli_fail(const struct error *err, const char *hint, int status)
 static const char *usual_hint(enum error_kind kind)
 {
     if (kind == ERROR_NODE_UNREACHABLE)
-        return "is it running? `sudo parley up -d` starts it, `parley doctor` looks closer";
+        return "is it running? `sudo parley up -d` starts it, `sudo parley doctor` looks closer";
     if (kind == ERROR_UNAUTHENTICATED)
         return "the API key does not fit this deployment: see config.json, PARLEY_URL and PARLEY_API_KEY";
     if (kind == ERROR_NO_CAPACITY)

@@ -12,8 +12,8 @@
 /* Exit statuses of parley itself; a command that ran gives its own. */
 enum cli_exit {
     CLI_OK = 0,
-    CLI_FAILED = 1,     /* the thing asked for did not happen */
-    CLI_USAGE = 2,      /* the words were wrong */
+    CLI_FAILED = 1, /* the thing asked for did not happen */
+    CLI_USAGE = 2,  /* the words were wrong */
     CLI_TIMED_OUT = 124,
     CLI_NO_SANDBOX = 125 /* `run` failed before the command could */
 };
@@ -39,11 +39,12 @@ enum { CLI_OPTION_JSON = 1000, CLI_OPTION_URL, CLI_OPTION_STATE, CLI_OPTION_HELP
     "  --state DIR        the deployment's state folder (default: PARLEY_STATE, /var/lib/parley as root)\n"            \
     "  --help             this text\n"
 
-/** Takes one option from getopt_long if it is a common one. --help prints `help` and ends the program; an unknown option
- *  prints where help is and ends it with CLI_USAGE. True when it was taken. */
+/** Takes one option from getopt_long if it is a common one. --help prints `help` and ends the program; an unknown
+ * option prints where help is and ends it with CLI_USAGE. True when it was taken. */
 bool cli_common(struct cli_common *common, int option, const char *help);
 
-/** Prints "parley: <sentence>" and the hint ("try: ...", may be NULL) on stderr; returns `status`. */
+/** Prints "parley: <sentence>" and the hint ("try: ...", may be NULL) on stderr, under --json also {"error": {code,
+ *  message}} on stdout; returns `status`. */
 int cli_fail(const struct error *err, const char *hint, int status);
 
 /** As cli_fail with a hint that fits the error's kind. */

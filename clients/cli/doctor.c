@@ -59,11 +59,12 @@ static void add_deployment(json_t *layers, const struct cli_common *common, cons
     }
     json_array_append_new(layers, layer("api key", true, place.url));
     bool ready = cli_call(&place, "GET", "/readyz", NULL, NULL, &err);
-    json_array_append_new(layers, layer("deployment", ready, ready ? "negotiator and at least one node answer" : err.message));
+    json_array_append_new(layers,
+                          layer("deployment", ready, ready ? "negotiator and at least one node answer" : err.message));
     bool known = ready && cli_call(&place, "GET", "/sandboxes?limit=1", NULL, NULL, &err);
     if (ready)
         json_array_append_new(layers, layer("credential", known, known ? "the API key is accepted" : err.message));
-    if (supervisor_running(state))
+    if (supervisor_running(state, NULL))
         json_array_append_new(layers, layer("supervisor", true, "`parley up` restarts what dies"));
 }
 
@@ -86,14 +87,15 @@ int doctor_main(int argc, char *argv[])
     add_deployment(layers, &common, state);
     size_t index, missing = 0;
     json_t *one;
-    json_array_foreach(layers, index, one)
-    {
+    json_array_foreach (layers, index, one) {
         bool active = json_is_true(json_object_get(one, "active"));
         missing += !active;
         if (!common.json)
             printf("%s %-22s %s\n", active ? "ok     " : "MISSING", json_string_value(json_object_get(one, "name")),
                    json_string_value(json_object_get(one, "detail")));
     }
+    if (missing && geteuid() != 0 && !common.json)
+        puts("        (asked as a plain user: `sudo parley doctor` tells what the daemons, which are root, have)");
     if (common.json)
         cli_print_json(layers);
     else

@@ -2,35 +2,21 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/supervisor.h"
 
-#include "shared/base/clock.h"
-
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 
-static const char HELP[] = "usage: parley down [--keep] [--state DIR]\n\n"
-                           "Stops the negotiator and sandboxd and ends every sandbox of this deployment.\n\n"
-                           "  --keep             leave the sandboxes running; the next `parley up` adopts them\n" CLI_COMMON_HELP;
+static const char HELP[] =
+    "usage: parley down [--keep] [--state DIR]\n\n"
+    "Stops the negotiator and sandboxd and ends every sandbox of this deployment.\n\n"
+    "  --keep             leave the sandboxes running; the next `parley up` adopts them\n" CLI_COMMON_HELP;
 
-static const uint64_t STOP_WITHIN_NS = 40 * 1000000000ULL;
-
-static bool stop_supervisor(const char *state, bool *was_running, struct error *err)
+static bool stop_planes(const char *state, bool *was_running, struct error *err)
 {
-    pid_t pid = supervisor_running(state);
+    pid_t pid = supervisor_running(state, NULL);
     *was_running = pid != 0;
-    if (pid == 0)
-        return true;
-    if (kill(pid, SIGTERM) != 0)
-        return error_set_errno(err, ERROR_FORBIDDEN, "stop the supervisor (pid %d)", (int)pid);
-    uint64_t until = clock_boot_ns() + STOP_WITHIN_NS;
-    while (supervisor_running(state) == pid) {
-        if (clock_boot_ns() > until)
-            return error_set(err, ERROR_TIMEOUT, "the supervisor (pid %d) did not stop within 40 s", (int)pid);
-        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-    }
+    if (pid != 0 && !supervisor_stop(state, pid, err))
+        return false;
+    supervisor_end_leftovers(state);
     return true;
 }
 
@@ -66,12 +52,15 @@ int down_main(int argc, char *argv[])
         return cli_usage("down", "unexpected word \"%s\"", argv[optind]);
     struct error err = {0};
     AUTO_FREE char *state = cli_state(&common);
+    if (geteuid() != 0)
+        return cli_fail(&(struct error){.kind = ERROR_FORBIDDEN, .message = "down needs root, as up does"},
+                        "try: sudo parley down", CLI_FAILED);
     if (access(state, F_OK) != 0) {
         error_set(&err, ERROR_NOT_FOUND, "there is no deployment in %s", state);
         return cli_fail(&err, "which one? --state DIR or PARLEY_STATE says", CLI_FAILED);
     }
-    if (!stop_supervisor(state, &was_running, &err))
-        return cli_fail(&err, err.kind == ERROR_FORBIDDEN ? "try: sudo parley down" : NULL, CLI_FAILED);
+    if (!stop_planes(state, &was_running, &err))
+        return cli_fail(&err, NULL, CLI_FAILED);
     if (!keep && !purge(state, &err))
         return cli_fail(&err, NULL, CLI_FAILED);
     if (common.json)

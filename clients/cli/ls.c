@@ -22,10 +22,11 @@ static bool is_over(const json_t *sandbox)
 }
 
 /* Follows the cursor to the end; NULL on failure. */
-static json_t *fetch_all(const struct place *place, struct error *err)
+static json_t *fetch_all(const struct place *place, bool ended_too, struct error *err)
 {
+    const char *which = ended_too ? "/sandboxes?limit=200&state=all" : "/sandboxes?limit=200";
     json_t *all = json_array();
-    AUTO_FREE char *path = memory_string("/sandboxes?limit=200");
+    AUTO_FREE char *path = memory_string(which);
     while (path) {
         json_t *page = NULL;
         if (!cli_call(place, "GET", path, NULL, &page, err)) {
@@ -35,7 +36,7 @@ static json_t *fetch_all(const struct place *place, struct error *err)
         json_array_extend(all, json_object_get(page, "sandboxes"));
         const char *cursor = json_string_value(json_object_get(page, "next_cursor"));
         free(path);
-        path = cursor ? memory_printf("/sandboxes?limit=200&cursor=%s", cursor) : NULL;
+        path = cursor ? memory_printf("%s&cursor=%s", which, cursor) : NULL;
         json_decref(page);
     }
     return all;
@@ -67,25 +68,19 @@ int ls_main(int argc, char *argv[])
     if (!cli_place(&place, &common))
         return CLI_FAILED;
     struct error err = {0};
-    json_t *sandboxes = fetch_all(&place, &err);
+    json_t *sandboxes = fetch_all(&place, all, &err);
     if (!sandboxes)
         return cli_fail_usual(&err, CLI_FAILED);
-    json_t *shown = json_array();
-    size_t index;
-    json_t *sandbox;
-    json_array_foreach(sandboxes, index, sandbox)
-    {
-        if (all || !is_over(sandbox))
-            json_array_append(shown, sandbox);
-    }
-    json_decref(sandboxes);
     if (common.json) {
-        cli_print_json(shown);
+        cli_print_json(sandboxes);
         return CLI_OK;
     }
     printf("%-20s %-26s %-12s %-10s %-10s %-6s %-6s\n", "NAME", "ID", "STATE", "TEMPLATE", "NODE", "AGE", "LEFT");
-    json_array_foreach(shown, index, sandbox)
+    size_t index;
+    json_t *sandbox;
+    json_array_foreach (sandboxes, index, sandbox) {
         print_row(sandbox);
-    json_decref(shown);
+    }
+    json_decref(sandboxes);
     return CLI_OK;
 }

@@ -4,9 +4,11 @@
 #include "shared/capability/keys.h"
 
 #include <curl/curl.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command {
     const char *name;
@@ -33,8 +35,18 @@ static void print_help(FILE *to)
                 "  sudo parley up -d && parley run -c 'print(6 * 7)'\n");
 }
 
+/* A closed standard stream would become whatever is opened next. */
+static void open_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) // NOLINT: these are meant to be inherited
+            exit(CLI_FAILED);
+    }
+}
+
 int main(int argc, char *argv[])
 {
+    open_standard_streams();
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
         print_help(argc < 2 ? stderr : stdout);
         return argc < 2 ? CLI_USAGE : CLI_OK;

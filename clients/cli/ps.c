@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char HELP[] = "usage: parley ps [--thread T]\n\n"
-                           "Lists the commands started in the thread's sandbox (running, and ended less than 10 minutes ago).\n\n"
-                           "  --thread T         the conversation (default: the current folder's own)\n" CLI_COMMON_HELP;
+static const char HELP[] =
+    "usage: parley ps [--thread T]\n\n"
+    "Lists the commands started in the thread's sandbox (running, and ended less than 10 minutes ago).\n\n"
+    "  --thread T         the conversation (default: the current folder's own)\n" CLI_COMMON_HELP;
 
 static bool fetch(const struct grant *grant, json_t **reply, struct error *err)
 {
@@ -61,7 +62,8 @@ int ps_main(int argc, char *argv[])
     struct error err = {0};
     json_t *reply = NULL;
     if (!list(&place, thread, &reply, &err))
-        return cli_fail(&err, err.kind == ERROR_NOT_FOUND ? "this thread has no sandbox yet: `parley run` makes one" : NULL,
+        return cli_fail(&err,
+                        err.kind == ERROR_NOT_FOUND ? "this thread has no sandbox yet: `parley run` makes one" : NULL,
                         CLI_FAILED);
     if (common.json) {
         cli_print_json(reply);
@@ -70,7 +72,7 @@ int ps_main(int argc, char *argv[])
     printf("%-26s %7s %-8s %-5s %-6s %s\n", "ID", "PID", "STATE", "EXIT", "AGE", "COMMAND");
     size_t index;
     json_t *process;
-    json_array_foreach(json_object_get(reply, "processes"), index, process)
+    json_array_foreach (json_object_get(reply, "processes"), index, process)
         print_row(process);
     json_decref(reply);
     return CLI_OK;

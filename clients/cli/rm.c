@@ -10,10 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char HELP[] = "usage: parley rm (NAME | ID)... | --thread T\n\n"
-                           "Ends sandboxes: SIGTERM, 10 s, SIGKILL; their files are gone. With --thread only that thread's\n"
-                           "lease ends; the sandbox lives while another thread holds it.\n\n"
-                           "  --thread T         release this thread's sandbox\n" CLI_COMMON_HELP;
+static const char HELP[] =
+    "usage: parley rm (NAME | ID)... | --thread T\n\n"
+    "Ends sandboxes: SIGTERM, 10 s, SIGKILL; their files are gone. With --thread only that thread's\n"
+    "lease ends; the sandbox lives while another thread holds it.\n\n"
+    "  --thread T         release this thread's sandbox\n" CLI_COMMON_HELP;
 
 /* An id as it is, a name looked up among the living. The caller frees; NULL with err. */
 static char *find_id(const struct place *place, const char *given, struct error *err)
@@ -29,8 +30,7 @@ static char *find_id(const struct place *place, const char *given, struct error 
     char *found = NULL;
     size_t index;
     json_t *sandbox;
-    json_array_foreach(json_object_get(reply, "sandboxes"), index, sandbox)
-    {
+    json_array_foreach (json_object_get(reply, "sandboxes"), index, sandbox) {
         const char *state = json_string_value(json_object_get(sandbox, "state"));
         const char *id = json_string_value(json_object_get(sandbox, "id"));
         if (!found && id && state && strcmp(state, "terminated") != 0 && strcmp(state, "failed") != 0)
@@ -56,7 +56,9 @@ static bool remove_one(const struct place *place, const char *given, struct erro
 
 static bool release(const struct place *place, const char *thread, struct error *err)
 {
-    AUTO_FREE char *path = memory_printf("/threads/%s/sandbox", thread);
+    char *escaped = curl_easy_escape(NULL, thread, 0);
+    AUTO_FREE char *path = memory_printf("/threads/%s/sandbox", escaped ? escaped : "");
+    curl_free(escaped);
     return cli_call(place, "DELETE", path, NULL, NULL, err);
 }
 
@@ -80,6 +82,8 @@ int rm_main(int argc, char *argv[])
     json_t *removed = json_array();
     if (thread && !release(&place, thread, &err))
         status = cli_fail_usual(&err, CLI_FAILED);
+    else if (thread)
+        json_array_append_new(removed, json_string(thread));
     for (int i = optind; i < argc; i++) {
         if (!remove_one(&place, argv[i], &err))
             status = cli_fail_usual(&err, CLI_FAILED);

@@ -14,22 +14,24 @@
 #include <sys/signalfd.h>
 
 static const size_t CODE_MAX_BYTES = 131071; /* one argument of execve(2), MAX_ARG_STRLEN less its NUL */
+static const size_t CAPTURE_MAX_BYTES =
+    64 * 1024 * 1024; /* of one stream under --json; the rest is left out and told */
 
-static const char HELP[] =
-    "usage: parley run [options] (FILE [ARG...] | -c CODE [ARG...] | -- CMD [ARG...])\n\n"
-    "Runs in the sandbox of a thread and passes stdin, output, Ctrl-C and the exit status on.\n"
-    "FILE and CODE run in python, bash or node; CMD runs as it is.\n\n"
-    "  -c CODE            code to run\n"
-    "  --lang LANG        python, bash or node (default: by FILE's ending, else python)\n"
-    "  --sandbox NAME     auto (default), or a sandbox's name or id as a hint\n"
-    "  --thread T         the conversation (default: the current folder's own)\n"
-    "  --scopes 'A B'     ask for these scopes only (needs at least process)\n"
-    "  --timeout S        kill it after S seconds; parley then exits with 124\n"
-    "  --cwd DIR          folder inside (default /workspace)\n"
-    "  --env NAME=VALUE   set a variable; repeatable\n"
-    "  -n, --no-stdin     do not read stdin\n"
-    "  -v, --verbose      tell which sandbox is used\n" CLI_COMMON_HELP
-    "\nExit status: the command's own, 128 + n when signal n ended it, 124 timed out, 125 parley failed, 2 wrong use.\n";
+static const char HELP[] = "usage: parley run [options] (FILE [ARG...] | -c CODE [ARG...] | -- CMD [ARG...])\n\n"
+                           "Runs in the sandbox of a thread and passes stdin, output, Ctrl-C and the exit status on.\n"
+                           "FILE and CODE run in python, bash or node; CMD runs as it is.\n\n"
+                           "  -c CODE            code to run\n"
+                           "  --lang LANG        python, bash or node (default: by FILE's ending, else python)\n"
+                           "  --sandbox NAME     auto (default), or a sandbox's name or id as a hint\n"
+                           "  --thread T         the conversation (default: the current folder's own)\n"
+                           "  --scopes 'A B'     ask for these scopes only (needs at least process)\n"
+                           "  --timeout S        kill it after S seconds; parley then exits with 124\n"
+                           "  --cwd DIR          folder inside (default /workspace)\n"
+                           "  --env NAME=VALUE   set a variable; repeatable\n"
+                           "  -n, --no-stdin     do not read stdin\n"
+                           "  -v, --verbose      tell which sandbox is used\n" CLI_COMMON_HELP
+                           "\nExit status: the command's own, 128 + n when signal n ended it, 124 timed out, 125 "
+                           "parley failed, 2 wrong use.\n";
 
 enum language { LANGUAGE_NONE, LANGUAGE_PYTHON, LANGUAGE_BASH, LANGUAGE_NODE };
 
@@ -47,7 +49,7 @@ struct run_options {
 /* What --json collects instead of passing through. */
 struct capture {
     bool json;
-    bool verbose;
+    bool verbose, is_cut;
     struct text streams[2];
 };
 
@@ -88,7 +90,8 @@ static int take_option(struct run_options *options, int option)
         return 0;
     case 'e':
         add_variable(options, optarg);
-        return strchr(optarg, '=') && optarg[0] != '=' ? 0 : cli_usage("run", "--env wants NAME=VALUE, not \"%s\"", optarg);
+        return strchr(optarg, '=') && optarg[0] != '=' ? 0
+                                                       : cli_usage("run", "--env wants NAME=VALUE, not \"%s\"", optarg);
     case 'T':
         options->timeout_s = strtod(optarg, &end);
         return *optarg && *end == '\0' && options->timeout_s > 0 && options->timeout_s <= 86400
@@ -102,11 +105,11 @@ static int take_option(struct run_options *options, int option)
 static int read_options(struct run_options *options, int argc, char *argv[])
 {
     static const struct option LONG[] = {
-        {"lang", required_argument, NULL, 'l'},     {"sandbox", required_argument, NULL, 's'},
-        {"thread", required_argument, NULL, 't'},   {"scopes", required_argument, NULL, 'S'},
-        {"timeout", required_argument, NULL, 'T'},  {"cwd", required_argument, NULL, 'C'},
-        {"env", required_argument, NULL, 'e'},      {"no-stdin", no_argument, NULL, 'n'},
-        {"verbose", no_argument, NULL, 'v'},        CLI_COMMON_OPTIONS};
+        {"lang", required_argument, NULL, 'l'},    {"sandbox", required_argument, NULL, 's'},
+        {"thread", required_argument, NULL, 't'},  {"scopes", required_argument, NULL, 'S'},
+        {"timeout", required_argument, NULL, 'T'}, {"cwd", required_argument, NULL, 'C'},
+        {"env", required_argument, NULL, 'e'},     {"no-stdin", no_argument, NULL, 'n'},
+        {"verbose", no_argument, NULL, 'v'},       CLI_COMMON_OPTIONS};
     int option, wrong = 0;
     while (!wrong && (option = getopt_long(argc, argv, "+c:nv", LONG, NULL)) != -1) {
         if (!cli_common(&options->common, option, HELP))
@@ -127,8 +130,9 @@ static enum language language_of(const struct run_options *options, const char *
         enum language language;
     } NAMES[] = {{"python", LANGUAGE_PYTHON}, {"py", LANGUAGE_PYTHON}, {"bash", LANGUAGE_BASH}, {"sh", LANGUAGE_BASH},
                  {"node", LANGUAGE_NODE},     {"js", LANGUAGE_NODE},   {"mjs", LANGUAGE_NODE}};
-    const char *dot = file ? strrchr(file, '.') : NULL;
-    const char *name = options->language ? options->language : dot ? dot + 1 : file ? "" : "python";
+    const char *slash = file ? strrchr(file, '/') : NULL;
+    const char *dot = file ? strrchr(slash ? slash : file, '.') : NULL;
+    const char *name = options->language ? options->language : dot ? dot + 1 : "python";
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
         if (strcmp(name, NAMES[i].name) == 0)
             return NAMES[i].language;
@@ -164,8 +168,11 @@ static int build_arguments(const struct run_options *options, const char **argum
         struct error err = {0};
         size_t size = options->code ? strlen(options->code) : 0;
         if (file && !(*loaded = fd_read_file(file, CODE_MAX_BYTES, &size, &err)))
-            return cli_fail(&err, err.kind == ERROR_TOO_LARGE ? "large scripts go through stdin: parley run -- python3 - < FILE"
-                                                              : "to run a command, put -- before it", CLI_USAGE);
+            return cli_fail(&err,
+                            err.kind == ERROR_TOO_LARGE
+                                ? "large scripts go through stdin: parley run -- python3 - < FILE"
+                                : "to run a command, put -- before it",
+                            CLI_USAGE);
         const char *code = file ? *loaded : options->code;
         if (size > CODE_MAX_BYTES || strlen(code) != size)
             return cli_usage("run", "code must be text of at most %zu bytes", CODE_MAX_BYTES);
@@ -177,16 +184,16 @@ static int build_arguments(const struct run_options *options, const char **argum
     return 0;
 }
 
-static void on_output(void *cookie, bool is_stderr, const void *data, size_t size)
+static bool on_output(void *cookie, bool is_stderr, const void *data, size_t size)
 {
     struct capture *capture = cookie;
-    if (capture->json) {
-        text_append(&capture->streams[is_stderr], data, size);
-        return;
-    }
-    struct error err = {0};
-    if (!fd_write_all(is_stderr ? STDERR_FILENO : STDOUT_FILENO, data, size, &err))
-        exit(128 + SIGPIPE); /* nobody reads any more, as for any program in a pipe */
+    if (!capture->json)
+        return fd_write_all(is_stderr ? STDERR_FILENO : STDOUT_FILENO, data, size, NULL);
+    struct text *stream = &capture->streams[is_stderr];
+    size_t room = CAPTURE_MAX_BYTES - stream->length;
+    capture->is_cut = capture->is_cut || size > room;
+    text_append(stream, data, size > room ? room : size);
+    return true;
 }
 
 static void on_note(void *cookie, const char *sentence)
@@ -196,6 +203,7 @@ static void on_note(void *cookie, const char *sentence)
         fprintf(stderr, "parley: %s\n", sentence);
 }
 
+/* From here on signals are the command's; before, they end this program as any other. */
 static int open_signals(void)
 {
     sigset_t set;
@@ -205,6 +213,19 @@ static int open_signals(void)
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static bool run_remote(const struct grant *grant, struct remote_command *command, struct remote_end *end,
+                       struct error *err)
+{
+    sigset_t before;
+    sigprocmask(SIG_BLOCK, NULL, &before);
+    AUTO_FD int signals = open_signals();
+    command->signal_fd = signals;
+    bool ran = remote_run(grant, command, end, err);
+    command->signal_fd = -1;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return ran;
 }
 
 static bool spent(const struct error *err)
@@ -219,20 +240,22 @@ static void tell_grant(const struct grant *grant, bool verbose)
         fprintf(stderr, "parley: %s\n", grant->hint_note);
     if (verbose)
         fprintf(stderr, "parley: sandbox %s (%s), thread %s, token %s, %s\n", grant->sandbox_name, grant->sandbox_id,
-                grant->thread, grant->jti, grant->created ? "new" : grant->from_cache ? "cached grant" : "attached");
+                grant->thread, grant->jti,
+                grant->created      ? "new"
+                : grant->from_cache ? "cached grant"
+                                    : "attached");
 }
 
 /* A cached grant may be spent, its sandbox gone: then one new negotiation, under the same command id. */
 static bool run_with_grant(struct grant *grant, const struct place *place, const struct grant_request *request,
-                           const struct remote_command *command, struct remote_end *end, bool verbose,
-                           struct error *err)
+                           struct remote_command *command, struct remote_end *end, bool verbose, struct error *err)
 {
     if (!grant_get(grant, place, request, err))
         return false;
     tell_grant(grant, verbose);
-    if (remote_run(grant, command, end, err))
+    if (run_remote(grant, command, end, err))
         return true;
-    if (end->started || !spent(err))
+    if (end->started || end->abandoned || !spent(err))
         return false;
     grant_forget(place, request);
     grant_done(grant);
@@ -240,14 +263,16 @@ static bool run_with_grant(struct grant *grant, const struct place *place, const
     if (!grant_negotiate(grant, place, request, err))
         return false;
     tell_grant(grant, verbose);
-    return remote_run(grant, command, end, err);
+    return run_remote(grant, command, end, err);
 }
 
 static void print_captured(const struct grant *grant, const struct capture *capture, const struct remote_end *end)
 {
-    json_t *result = json_pack("{s:s, s:s, s:s, s:i, s:b, s:b}", "sandbox", grant->sandbox_id, "sandbox_name",
-                               grant->sandbox_name, "thread", grant->thread, "exit_code", end->exit_code, "timed_out",
-                               end->timed_out, "oom", end->oom);
+    json_t *result =
+        json_pack("{s:s, s:s, s:s, s:i, s:b, s:b}", "sandbox", grant->sandbox_id, "sandbox_name", grant->sandbox_name,
+                  "thread", grant->thread, "exit_code", end->exit_code, "timed_out", end->timed_out, "oom", end->oom);
+    if (capture->is_cut)
+        json_object_set_new(result, "truncated", json_true());
     static const char *const NAMES[] = {"stdout", "stderr"};
     for (int i = 0; i < 2; i++) {
         const struct text *stream = &capture->streams[i];
@@ -275,6 +300,16 @@ static int exit_status(const struct remote_end *end, const struct run_options *o
     return end->timed_out ? CLI_TIMED_OUT : end->exit_code;
 }
 
+/* Nobody reading and Ctrl-C end this program as they end any other in a pipe or at a terminal. */
+static int failure(const struct error *err, const struct remote_end *end, bool has_grant)
+{
+    if (end->abandoned && err->kind == ERROR_GONE)
+        return 128 + SIGPIPE;
+    if (end->abandoned && err->kind == ERROR_TIMEOUT)
+        return 128 + SIGINT;
+    return has_grant ? cli_fail(err, NULL, CLI_NO_SANDBOX) : cli_fail_usual(err, CLI_NO_SANDBOX);
+}
+
 static int run_arguments(const struct run_options *options, const char *const *arguments)
 {
     AUTO_PLACE place = {0};
@@ -288,7 +323,7 @@ static int run_arguments(const struct run_options *options, const char *const *a
                                      .variables = options->variables,
                                      .timeout_s = options->timeout_s,
                                      .stdin_fd = options->no_stdin ? -1 : STDIN_FILENO,
-                                     .signal_fd = open_signals(),
+                                     .signal_fd = -1,
                                      .output = on_output,
                                      .note = on_note,
                                      .cookie = &capture};
@@ -301,9 +336,7 @@ static int run_arguments(const struct run_options *options, const char *const *a
         print_captured(&grant, &capture, &end);
     text_done(&capture.streams[0]);
     text_done(&capture.streams[1]);
-    if (command.signal_fd >= 0)
-        close(command.signal_fd);
-    return ran ? exit_status(&end, options) : cli_fail_usual(&err, CLI_NO_SANDBOX);
+    return ran ? exit_status(&end, options) : failure(&err, &end, grant.token != NULL);
 }
 
 int run_main(int argc, char *argv[])

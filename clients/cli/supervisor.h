@@ -12,13 +12,20 @@ struct supervisor {
     const char *state;      /* state folder */
     const char *negotiator; /* paths of the two programs */
     const char *sandboxd;
-    uint16_t port;          /* the negotiator's; sandboxd gets port + 1 */
-    bool to_log_files;      /* stderr of both goes to STATE/log/ */
+    uint16_t port;     /* the negotiator's; sandboxd gets port + 1 */
+    bool to_log_files; /* stderr of both goes to STATE/log/ */
 };
 
-/** The supervisor's pid from STATE/up.pid, if one holds its lock; 0 when none runs. */
-pid_t supervisor_running(const char *state) MUST_USE;
+/** The supervisor's pid from STATE/up.pid, if a parley holds its lock; 0 when none runs. *port (may be NULL) gets the
+ *  negotiator's. */
+pid_t supervisor_running(const char *state, uint16_t *port) MUST_USE;
+
+/** SIGTERM, then waits up to 40 s for it to be gone. ERROR_FORBIDDEN, ERROR_TIMEOUT. */
+bool supervisor_stop(const char *state, pid_t pid, struct error *err) MUST_USE;
+
+/** Ends planes of this state folder that a killed supervisor left behind (sandboxes live on); only without one. */
+void supervisor_end_leftovers(const char *state);
 
 /** Takes STATE/up.pid (ERROR_CONFLICT when another has it) and supervises until SIGTERM or SIGINT. Returns true after a
- *  clean stop. `ready_fd` (-1: none) is closed once both were started. */
+ *  clean stop, false when a program fails at every start. `ready_fd` (-1: none) is closed once both were started. */
 bool supervisor_run(const struct supervisor *supervisor, int ready_fd, struct error *err) MUST_USE;

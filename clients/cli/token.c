@@ -64,11 +64,11 @@ static json_t *describe(const struct capability_claims *claims)
     scope_format(&claims->scopes, scope);
     clock_format(issued, claims->issued_at * 1000);
     clock_format(expires, claims->expires_at * 1000);
-    json_t *shown = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i}", "iss", claims->issuer,
-                              "aud", claims->sandbox_id, "sub", claims->principal, "jti", claims->jti, "fam",
-                              claims->family, "thread_id", claims->thread_id, "lease", claims->lease, "act",
-                              claims->actor, "scope", scope, "iat", issued, "exp", expires, "epoch",
-                              (int)claims->epoch);
+    json_t *shown =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i}", "iss", claims->issuer, "aud",
+                  claims->sandbox_id, "sub", claims->principal, "jti", claims->jti, "fam", claims->family, "thread_id",
+                  claims->thread_id, "lease", claims->lease, "act", claims->actor, "scope", scope, "iat", issued, "exp",
+                  expires, "epoch", (int)claims->epoch);
     json_t *links = json_array();
     for (size_t i = 0; i < claims->link_count; i++)
         json_array_append_new(links, json_string(claims->link_ids[i]));

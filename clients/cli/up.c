@@ -10,9 +10,11 @@
 #include "shared/base/text.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -28,7 +30,7 @@ static const unsigned READY_WITHIN_MS = 30000;
 struct up_options {
     struct cli_common common;
     uint16_t port;
-    bool background;
+    bool port_given, background;
 };
 
 static int read_options(struct up_options *options, int argc, char *argv[])
@@ -42,7 +44,7 @@ static int read_options(struct up_options *options, int argc, char *argv[])
         if (option == 'd')
             options->background = true;
         else if (text_parse_u64(optarg, strlen(optarg), 65534, &port) && port >= 1024)
-            options->port = (uint16_t)port;
+            options->port = (uint16_t)port, options->port_given = true;
         else
             return cli_usage("up", "--port wants 1024 to 65534, not \"%s\"", optarg);
     }
@@ -68,15 +70,13 @@ static bool run_program(const char *const *arguments, struct error *err)
     return true;
 }
 
-/* The first time: gives this machine's node its key. The negotiator makes the deployment on the way. */
+/* Gives this machine's node its key and the negotiator's URL (the port may be another than last time). The first time
+ * the negotiator makes the deployment on the way. */
 static bool enrol(const struct supervisor *supervisor, struct error *err)
 {
-    AUTO_FREE char *node_file = memory_printf("%s/sandboxd/node.json", supervisor->state);
-    if (access(node_file, F_OK) == 0)
-        return true;
     AUTO_FREE char *url = memory_printf("http://127.0.0.1:%u", supervisor->port);
-    const char *const arguments[] = {supervisor->negotiator, "enrol",           "--node", "n1", "--negotiator-url", url,
-                                     "--state",              supervisor->state, NULL};
+    const char *const arguments[] = {
+        supervisor->negotiator, "enrol", "--node", "n1", "--negotiator-url", url, "--state", supervisor->state, NULL};
     return run_program(arguments, err);
 }
 
@@ -90,12 +90,14 @@ static bool is_ready(uint16_t port, struct error *err)
 static bool wait_ready(const struct supervisor *supervisor, struct error *err)
 {
     uint64_t until = clock_boot_ns() + READY_WITHIN_MS * 1000000ULL;
+    bool started = false; /* it takes a moment until the supervisor is there, and then it must stay */
     for (;;) {
         *err = (struct error){0};
         if (is_ready(supervisor->port, err) && is_ready((uint16_t)(supervisor->port + 1), err))
             return true;
-        if (clock_boot_ns() > until || !supervisor_running(supervisor->state))
+        if (clock_boot_ns() > until || (started && !supervisor_running(supervisor->state, NULL)))
             return error_prefix(err, "not ready, see %s/log", supervisor->state);
+        started = started || supervisor_running(supervisor->state, NULL);
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     }
 }
@@ -194,6 +196,8 @@ static bool start_background(struct supervisor *supervisor, struct error *err)
     return true;
 }
 
+static int give_up(const struct supervisor *supervisor, const struct error *err);
+
 /* In the foreground a child waits until all is ready and says so, while this process supervises. */
 static int run_foreground(const struct supervisor *supervisor, const struct up_options *options)
 {
@@ -202,31 +206,88 @@ static int run_foreground(const struct supervisor *supervisor, const struct up_o
     if (teller == 0) {
         nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
         bool good = become_ready(supervisor, options, &err);
-        _exit(good ? 0 : cli_fail(&err, NULL, 1));
+        _exit(good ? 0 : give_up(supervisor, &err));
     }
     return supervisor_run(supervisor, -1, &err) ? CLI_OK : cli_fail(&err, NULL, CLI_FAILED);
+}
+
+/* The last thing a log says, for those who do not want to go and look. */
+static void tell_last_line(const struct supervisor *supervisor, const char *name)
+{
+    AUTO_FREE char *path = memory_printf("%s/log/%s.log", supervisor->state, name);
+    size_t size = 0;
+    AUTO_FREE char *text = fd_read_file(path, 64 * 1024 * 1024, &size, NULL);
+    while (size > 0 && text[size - 1] == '\n')
+        text[--size] = '\0';
+    const char *newline = size > 0 ? strrchr(text, '\n') : NULL;
+    if (size > 0)
+        fprintf(stderr, "        %s: %s\n", name, newline ? newline + 1 : text);
+}
+
+/* What did not become ready must not go on trying behind the user's back. */
+static int give_up(const struct supervisor *supervisor, const struct error *err)
+{
+    struct error ignored = {0};
+    pid_t pid = supervisor_running(supervisor->state, NULL);
+    if (pid != 0 && !supervisor_stop(supervisor->state, pid, &ignored))
+        fprintf(stderr, "parley: %s\n", ignored.message);
+    cli_fail(err, NULL, CLI_FAILED);
+    tell_last_line(supervisor, "negotiator");
+    tell_last_line(supervisor, "sandboxd");
+    return CLI_FAILED;
+}
+
+static bool check_port(uint16_t port, struct error *err)
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    AUTO_FD int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int on = 1;
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
+        return error_set_errno(err, ERROR_INTERNAL, "socket");
+    if (bind(fd, (const struct sockaddr *)&address, sizeof address) != 0 || listen(fd, 1) != 0)
+        return error_set_errno(err, ERROR_CONFLICT, "port %u of 127.0.0.1 cannot be used", port);
+    return true;
+}
+
+static int start_up(const struct up_options *options, struct supervisor *supervisor)
+{
+    struct error err = {0};
+    supervisor_end_leftovers(supervisor->state);
+    if (!check_port(supervisor->port, &err) || !check_port((uint16_t)(supervisor->port + 1), &err))
+        return cli_fail(&err, "choose another with --port N (sandboxd takes N+1)", CLI_FAILED);
+    if (!enrol(supervisor, &err))
+        return cli_fail(&err, NULL, CLI_FAILED);
+    if (!options->background)
+        return run_foreground(supervisor, options);
+    if (!start_background(supervisor, &err))
+        return cli_fail(&err, NULL, CLI_FAILED);
+    return become_ready(supervisor, options, &err) ? CLI_OK : give_up(supervisor, &err);
 }
 
 static int up(const struct up_options *options, struct supervisor *supervisor)
 {
     struct error err = {0};
     if (geteuid() != 0)
-        return cli_fail(&(struct error){.message = "up needs root: the isolation maps users and sets limits for sandboxes"},
-                        "try: sudo parley up -d", CLI_FAILED);
+        return cli_fail(
+            &(struct error){.kind = ERROR_FORBIDDEN,
+                            .message = "up needs root: the isolation maps users and sets limits for sandboxes"},
+            "try: sudo parley up -d", CLI_FAILED);
     if (!fd_make_folders(supervisor->state, 0711, &err))
         return cli_fail(&err, NULL, CLI_FAILED);
-    bool running = supervisor_running(supervisor->state) != 0;
-    if (running && !options->background)
-        return cli_fail(&(struct error){.message = "it runs already"}, "stop it with `parley down` first", CLI_FAILED);
-    if (!running && !enrol(supervisor, &err))
-        return cli_fail(&err, NULL, CLI_FAILED);
+    uint16_t running_port = 0;
+    if (!supervisor_running(supervisor->state, &running_port))
+        return start_up(options, supervisor);
+    if (running_port != supervisor->port && options->port_given)
+        return cli_fail(&(struct error){.kind = ERROR_CONFLICT, .message = "it runs already, on another port"},
+                        "stop it with `parley down` first", CLI_FAILED);
     if (!options->background)
-        return run_foreground(supervisor, options);
-    if (!running && !start_background(supervisor, &err))
-        return cli_fail(&err, NULL, CLI_FAILED);
-    if (!become_ready(supervisor, options, &err))
-        return cli_fail(&err, "`parley doctor` tells what is missing", CLI_FAILED);
-    return CLI_OK;
+        return cli_fail(&(struct error){.kind = ERROR_CONFLICT, .message = "it runs already"},
+                        "stop it with `parley down` first", CLI_FAILED);
+    supervisor->port = running_port;
+    return become_ready(supervisor, options, &err)
+               ? CLI_OK
+               : cli_fail(&err, "`sudo parley doctor` tells what is missing", CLI_FAILED);
 }
 
 int up_main(int argc, char *argv[])

@@ -69,6 +69,33 @@ class MainJob(unittest.TestCase):
         done = self.run_cli(script, "a", "b c", input="typed\n")
         self.assertEqual((done.returncode, done.stdout), (0, "a-b c\ngot typed\n"), done.stderr)
 
+    def test_a_closed_pipe_ends_the_command(self):
+        shell = f"{BIN}/parley run --thread pipe -- sh -c 'yes parley-pipe-test' | head -n 1"
+        done = subprocess.run(["bash", "-c", shell + "; echo ${PIPESTATUS[0]}"], env=self.deployment.environment,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.stdout, "parley-pipe-test\n141\n", done.stderr)
+        processes = json.loads(self.deployment.cli("ps", "--thread", "pipe", "--json").stdout)["processes"]
+        self.assertEqual([p["state"] for p in processes], ["ended"])
+
+    def test_closed_standard_streams(self):
+        done = subprocess.run(["bash", "-c", f"{BIN}/parley run --thread main-job -- cat <&- | cat; exit ${{PIPESTATUS[0]}}"],
+                              env=self.deployment.environment, capture_output=True, text=True, timeout=30)
+        self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+
+    def test_a_file_without_an_ending_is_python(self):
+        folder = os.path.join(self.deployment.folder, "a.d")
+        os.makedirs(folder, exist_ok=True)
+        with open(folder + "/script", "w") as out:
+            out.write("import sys; print(sys.argv[1:])")
+        done = self.run_cli(folder + "/script", "x")
+        self.assertEqual((done.returncode, done.stdout), (0, "['x']\n"), done.stderr)
+
+    def test_a_thread_that_is_no_thread_id_is_told(self):
+        done = self.deployment.cli("run", "--thread", "my thread?principal=x", "--json", "--", "true")
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("thread", done.stderr)
+        self.assertEqual(json.loads(done.stdout)["error"]["code"], "INVALID_REQUEST")
+
     def test_json_output(self):
         done = self.run_cli("--json", "--", "sh", "-c", "echo out; echo err >&2; exit 4")
         value = json.loads(done.stdout)
@@ -155,6 +182,43 @@ class UpAndDown(unittest.TestCase):
         self.assertEqual(os.listdir(deployment.state + "/sandboxd/run"), [])
         self.assertEqual(os.listdir(deployment.state + "/sandboxd/records"), [])
         deployment.close()
+
+    def test_another_port_the_next_time_and_a_taken_one(self):
+        import socket
+        from parley_testing.deployment import free_ports
+        deployment = Deployment()
+        try:
+            first = json.loads(deployment.cli("run", "--json", "--", "echo", "one").stdout)
+            self.assertEqual(deployment.cli("down").returncode, 0)
+            deployment.port = free_ports()
+            os.unlink(deployment.folder + "/config/parley/config.json")
+            deployment.up()
+            done = deployment.cli("run", "--json", "--", "echo", "two")
+            second = json.loads(done.stdout)
+            self.assertEqual(second["stdout"], "two\n", done.stderr)
+            self.assertNotEqual(first["sandbox"], second["sandbox"])
+            deployment.cli("down")
+            with socket.create_server(("127.0.0.1", deployment.port)):
+                refused = deployment.cli("up", "-d", "--port", str(deployment.port))
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn(f"port {deployment.port}", refused.stderr)
+            self.assertEqual(deployment.pids("parley"), [])
+        finally:
+            deployment.close()
+
+    def test_a_killed_supervisor_leaves_nothing_that_down_does_not_find(self):
+        deployment = Deployment()
+        try:
+            deployment.kill("parley")
+            self.assertTrue(deployment.pids("parley-sandboxd"))
+            self.assertEqual(deployment.cli("up", "-d", "--port", str(deployment.port)).returncode, 0)
+            self.assertEqual(len(deployment.pids("parley-negotiator")), 1)
+            deployment.kill("parley")
+            stopped = deployment.cli("down")
+            self.assertEqual(stopped.returncode, 0, stopped.stderr)
+            self.assertEqual(deployment.pids("parley-sandboxd") + deployment.pids("parley-negotiator"), [])
+        finally:
+            deployment.close()
 
     def test_no_secret_in_any_log(self):
         deployment = Deployment()

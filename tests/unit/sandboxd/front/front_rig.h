@@ -81,6 +81,8 @@ static void front_send_sandbox(const struct front_rig *rig, uint64_t request)
     sandbox->deadline_wall_ms = clock_wall_ms() + 3600000;
     key_sandbox_root(&sandbox->root, &rig->node_key, FRONT_SANDBOX);
     strcpy(sandbox->socket_path, "1/init.sock");
+    sandbox->epoch = 1;
+    strcpy(sandbox->env, "GIVEN=by-launcher");
     int fds[FL_FDS] = {(int)syscall(SYS_pidfd_open, rig->init.pid, 0),
                        front_open(rig->init.cgroup, "cgroup.kill", O_WRONLY),
                        front_open(rig->init.cgroup, "run/cgroup.freeze", O_RDWR),

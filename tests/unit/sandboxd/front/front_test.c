@@ -186,6 +186,7 @@ static void test_floods(const struct front_rig *rig)
     AUTO_REPLY started = front_exec(rig, "{\"cmd\":\"seq 2000000\",\"cwd\":\"/\",\"detach\":true,\"id\":\"seq\"}");
     CHECK(started.status == 201);
     AUTO_REPLY waited = front_call(rig, "GET", "/processes/seq/output?follow=1", rig->token, NULL);
+    CHECK(waited.status == 200);
     AUTO_REPLY replay = front_call(rig, "GET", "/processes/seq/output", rig->token, NULL);
     CHECK(has(&replay, "{\"type\":\"gap\",\"stream\":\"stdout\",\"from\":0,\"to\":"));
     AUTO_FREE char *kept = front_join(&replay, "stdout", &start);

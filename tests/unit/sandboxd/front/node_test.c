@@ -67,6 +67,8 @@ static void test_prepare(const struct front_rig *rig)
     CHECK_TEXT(message.as.prepare.id, FRONT_SANDBOX);
     CHECK_TEXT(message.as.prepare.hostname, "brisk-otter");
     CHECK(message.as.prepare.limits.pids == 256 && message.as.prepare.limits.memory_bytes == 1 << 29);
+    CHECK_TEXT(message.as.prepare.env, "GIVEN=by-prepare");
+    CHECK(message.as.prepare.epoch == 1);
     front_send_sandbox(rig, message.request);
     json_t *answer = answer_of(rig, fd);
     const json_t *sandbox = json_object_get(answer, "sandbox");
@@ -75,7 +77,7 @@ static void test_prepare(const struct front_rig *rig)
     CHECK(json_is_false(json_object_get(sandbox, "reused")));
     json_decref(answer);
     AUTO_REPLY used = front_exec(rig, "{\"cmd\":\"echo $GIVEN\",\"cwd\":\"/\",\"stream\":\"none\"}");
-    CHECK(used.status == 200 && strstr(used.body, "by-prepare"));
+    CHECK(used.status == 200 && strstr(used.body, "by-launcher"));
 }
 
 static void test_prepare_again_and_refused(const struct front_rig *rig)
@@ -102,6 +104,13 @@ static void test_prepare_again_and_refused(const struct front_rig *rig)
     json_t *broken = answer_of(rig, ask(rig, json_pack("{s:s,s:{}}", "call", "prepare", "sandbox")));
     CHECK_TEXT(json_string_value(json_object_get(json_object_get(broken, "error"), "code")), "INVALID_REQUEST");
     json_decref(broken);
+    json_t *large = prepare_message();
+    json_object_set_new(json_object_get(json_object_get(large, "sandbox"), "env"), "LARGE", json_sprintf("%04095d", 1));
+    json_t *too_large = answer_of(rig, ask(rig, large));
+    error = json_object_get(too_large, "error");
+    CHECK_TEXT(json_string_value(json_object_get(error, "code")), "INVALID_REQUEST");
+    CHECK(strstr(json_string_value(json_object_get(error, "message")), "env has more than 4095 bytes"));
+    json_decref(too_large);
 }
 
 /* Every one is 401 in the clear: nothing is told to who has no key. */
