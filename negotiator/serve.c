@@ -141,6 +141,8 @@ static bool start_server(struct service *service, struct error *err)
                                           .loops = loop_count(settings),
                                           .name = "negotiator",
                                           .authorize = plane_authorize,
+                                          .loop_started = plane_loop_started,
+                                          .loop_ending = plane_loop_ending,
                                           .context = &service->plane};
     options.routes = plane_routes(&options.route_count);
     service->server = http_server_start(&options, err);
@@ -163,8 +165,8 @@ static void stop(struct service *service)
         fleet_stop(service->fleet);
     ledger_stop(service->ledger);
     kv_free(service->kv);
+    leasing_free(service->leasing); /* its last answers are posts to loops, which the server frees */
     http_server_free(service->server);
-    leasing_free(service->leasing);
     fleet_free(service->fleet);
     principal_table_free(service->principals);
     deployment_done(&service->deployment);

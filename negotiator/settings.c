@@ -5,6 +5,8 @@
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -31,15 +33,16 @@ static const struct config_row ROWS[] = {
     {"disk_mb", CONFIG_NUMBER, FIELD(disk_mb), "0", 0, 1 << 26,
      "MiB, default of a sandbox; 0: what the node's storage gives"},
     {"pids", CONFIG_NUMBER, FIELD(pids), "256", 16, 1000000, "processes and threads, default of a sandbox"},
-    {"node_calls", CONFIG_NUMBER, FIELD(node_calls), "8", 1, 64, "calls to nodes at once"},
+    {"node_calls", CONFIG_NUMBER, FIELD(node_calls), "16", 1, 64, "calls to nodes at once, half of them to one"},
     {"call_timeout", CONFIG_NUMBER, FIELD(call_timeout), "15", 1, 300, "s, of one call to a node"},
 };
 
 enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
 
 /* sandboxd's keys in the same STATE/config.json. */
-static const char *const FOREIGN[] = {"listen_host", "sandboxd_port", "init", "advertise_url", "slots_max",  "cpu_milli_max", "memory_mb_max",
-                                      "disk_mb_max", "pids_max",      "front_user", "front_uid",     NULL};
+static const char *const FOREIGN[] = {"listen_host", "sandboxd_port", "init",          "advertise_url",
+                                      "slots_max",   "cpu_milli_max", "memory_mb_max", "disk_mb_max",
+                                      "pids_max",    "front_user",    "front_uid",     NULL};
 
 static bool read_level(const char *text, enum log_level *level)
 {
@@ -56,7 +59,13 @@ static bool read_level(const char *text, enum log_level *level)
 
 static bool is_loopback(const char *host)
 {
-    return text_starts_with(host, "127.") || text_equal(host, "::1") || text_equal(host, "localhost");
+    struct in_addr four;
+    struct in6_addr six;
+    if (inet_pton(AF_INET, host, &four) == 1)
+        return ntohl(four.s_addr) >> 24 == IN_LOOPBACKNET;
+    if (inet_pton(AF_INET6, host, &six) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&six);
+    return text_equal(host, "localhost"); /* any other name is what its resolver says, as 127.example is */
 }
 
 static bool check(const struct settings *settings, struct error *err)

@@ -46,8 +46,7 @@ def run_program(counts, name, command, environment):
 
 
 def run_units(counts, preset, rooms=None):
-    environment = dict(os.environ, PARLEY_BIN=os.path.join(ROOT, "build", preset, "bin"), PARLEY_SOURCE=ROOT,
-                       TSAN_OPTIONS="suppressions=" + os.path.join(ROOT, "tests", "tsan.suppressions"))
+    environment = dict(os.environ, PARLEY_BIN=os.path.join(ROOT, "build", preset, "bin"), PARLEY_SOURCE=ROOT)
     for program in sorted(glob.glob(os.path.join(ROOT, "build", preset, "unit", "unit-*"))):
         name = os.path.basename(program)[len("unit-"):]
         if rooms is None or name.startswith(rooms):

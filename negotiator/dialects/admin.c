@@ -1,4 +1,5 @@
 /* admin.c - whether the negotiator lives, and whether it can work. */
+#include "negotiator/dialects/housekeeping.h"
 #include "negotiator/dialects/plane.h"
 #include "shared/base/memory.h"
 
@@ -8,6 +9,7 @@ struct ready {
     struct loop *loop;
     uint64_t request; /* its number */
     struct error err;
+    unsigned percent; /* of the ledger's size that is taken */
 };
 
 static void healthz(struct http_request *request)
@@ -24,6 +26,9 @@ static void deliver(void *cookie)
     size_t alive = fleet_alive(plane_of(request)->fleet);
     if (ready->err.kind != ERROR_NONE)
         error_prefix(&ready->err, "the ledger does not answer");
+    else if (ready->percent >= HOUSEKEEPING_FULL_PERCENT)
+        error_set(&ready->err, ERROR_NO_CAPACITY,
+                  "the ledger has taken %u %% of map_mb; start the negotiator with a larger map_mb", ready->percent);
     else if (alive == 0)
         error_set(&ready->err, ERROR_NODE_UNREACHABLE, "no node is alive; is parley-sandboxd running?");
     if (ready->err.kind != ERROR_NONE)
@@ -32,10 +37,11 @@ static void deliver(void *cookie)
         http_reply_json(request, 200, json_pack("{s:s}", "status", "ok"));
 }
 
-static enum kv_outcome ready_rule(struct kv *kv, void *argument UNUSED, struct error *err)
+static enum kv_outcome ready_rule(struct kv *kv, void *argument, struct error *err)
 {
+    struct ready *ready = argument;
     AUTO_KV_VALUE value = {0};
-    return kv_get(kv, "meta/deployment", &value, err) ? KV_APPLIED : KV_FAILED;
+    return kv_get(kv, "meta/deployment", &value, err) && kv_usage(kv, &ready->percent, err) ? KV_APPLIED : KV_FAILED;
 }
 
 static void ready_done(void *argument, const struct error *err)

@@ -62,7 +62,7 @@ static void deliver(void *cookie)
 static enum kv_outcome beat_rule(struct kv *kv, void *argument, struct error *err)
 {
     struct beat *beat = argument;
-    enum kv_outcome outcome = fleet_heartbeat_rule(kv, &beat->message, err);
+    enum kv_outcome outcome = fleet_heartbeat_rule(beat->plane->fleet, kv, &beat->message, err);
     return outcome == KV_APPLIED ? leasing_report_rule(kv, &beat->report, err) : outcome;
 }
 
@@ -75,7 +75,7 @@ static void log_beat(const struct beat *beat)
                  beat->message.url, (unsigned long long)beat->message.head.incarnation, (long long)beat->message.slots);
     if (beat->message.previous_seen_ms != 0)
         return; /* told once an incarnation, not every two seconds */
-    json_array_foreach(beat->report.unknown, i, id)
+    json_array_foreach (beat->report.unknown, i, id)
         log_warn("fleet", "node %s has a sandbox that is not in the ledger, left alone sandbox=%s",
                  beat->message.head.node, json_string_value(id));
 }
@@ -96,7 +96,6 @@ static void beat_done(void *argument, const struct error *err)
 static void take_heartbeat(struct http_request *request, struct fleet_message *message)
 {
     struct plane *plane = plane_of(request);
-    fleet_heartbeat_seen(plane->fleet, message);
     struct beat *beat = memory_new(sizeof *beat);
     beat->plane = plane;
     beat->loop = http_request_loop(request);
@@ -105,6 +104,7 @@ static void take_heartbeat(struct http_request *request, struct fleet_message *m
     *message = (struct fleet_message){.json = NULL};
     beat->report.leasing = plane->leasing;
     beat->report.message = beat->message.json;
+    beat->report.incarnation = beat->message.head.incarnation;
     beat->report.previous_seen_ms = beat->message.previous_seen_ms;
     memcpy(beat->report.node, beat->message.head.node, sizeof beat->report.node);
     ledger_submit(plane->ledger, beat_rule, beat_done, beat);
@@ -129,7 +129,8 @@ static void take_message(struct http_request *request)
     call = json_string_value(json_object_get(message.json, "call"));
     if (call == NULL || strcmp(call, "heartbeat") != 0)
         error_set(&err, ERROR_INVALID, "no such call");
-    if (err.kind == ERROR_NONE && fleet_check_heartbeat(plane->fleet, &message, &err))
+    if (err.kind == ERROR_NONE && fleet_check_heartbeat(plane->fleet, &message, &err) &&
+        fleet_heartbeat_seen(plane->fleet, &message, &err))
         take_heartbeat(request, &message);
     else
         refuse_sealed(request, &message, &err);

@@ -13,20 +13,58 @@ struct plane *plane_of(const struct http_request *request)
     return http_server_context(request);
 }
 
+/* By the names that the rules use. */
+static const char *action_of(const struct http_request *request)
+{
+    const char *method = http_request_method(request);
+    bool of_thread = http_request_parameter(request, "thread_id") != NULL;
+    if (text_equal(method, "DELETE"))
+        return of_thread ? "release" : "sandbox.delete";
+    return text_equal(method, "POST") && of_thread ? "negotiate" : "read";
+}
+
+static void record_refusal(const struct http_request *request, const struct principal *principal,
+                           const struct error *err)
+{
+    struct caller caller = {.principal = *principal};
+    bool fits = text_copy(caller.remote, sizeof caller.remote, http_request_remote(request)) &&
+                text_copy(caller.request_id, sizeof caller.request_id, http_request_id(request));
+    (void)fits; /* else it is "" */
+    const struct leasing_refusal refusal = {.caller = &caller,
+                                            .action = action_of(request),
+                                            .thread_id = http_request_parameter(request, "thread_id"),
+                                            .sandbox_id = http_request_parameter(request, "sandbox_id"),
+                                            .err = err};
+    leasing_refused(plane_of(request)->leasing, &refusal);
+}
+
+void plane_refuse(struct http_request *request, const struct error *err)
+{
+    const struct principal *principal = http_request_identity(request);
+    if (principal)
+        record_refusal(request, principal, err);
+    http_reply_error(request, err);
+}
+
 bool plane_authorize(struct http_request *request, const struct http_route *route, struct error *err)
 {
     if (route->needs == NULL)
         return true;
     struct principal principal;
     const char *credential = http_request_credential(request);
-    if (!principal_table_find(plane_of(request)->principals, credential ? credential : "", &principal, err))
+    if (!principal_table_find(plane_of(request)->principals, credential ? credential : "", &principal, err)) {
+        leasing_stranger(plane_of(request)->leasing, http_request_remote(request));
         return false;
+    }
     enum role needed = ROLE_ADMIN; /* what is no role is for nobody else */
     if (!role_parse(route->needs, &needed))
         needed = ROLE_ADMIN;
-    if (principal.role < needed)
-        return error_set(err, ERROR_FORBIDDEN, "this needs role %s; the key has role %s", role_name(needed),
-                         role_name(principal.role));
+    if (principal.role < needed) {
+        error_set(err, ERROR_FORBIDDEN, "this needs role %s; the key has role %s", role_name(needed),
+                  role_name(principal.role));
+        record_refusal(request, &principal, err);
+        return false;
+    }
     http_request_set_identity(request, memory_copy(&principal, sizeof principal), free, principal.name);
     return true;
 }
@@ -71,9 +109,15 @@ static void call(void *context, const char *node, json_t *message,
     fleet_call(context, node, message, done, cookie);
 }
 
+static uint64_t incarnation(void *context, const char *node)
+{
+    return fleet_incarnation(context, node);
+}
+
 struct leasing_nodes plane_nodes(struct fleet *fleet)
 {
-    return (struct leasing_nodes){.context = fleet, .place = place, .find = find, .call = call};
+    return (struct leasing_nodes){
+        .context = fleet, .place = place, .find = find, .call = call, .incarnation = incarnation};
 }
 
 /* --- the table --- */

@@ -13,6 +13,7 @@ struct plane {
     struct fleet *fleet;
     struct ledger *ledger;
     struct principal_table *principals;
+    struct housekeeping *housekeeping; /* of the first loop; NULL elsewhere and before */
 };
 
 /** http_server_context of the request. */
@@ -20,6 +21,14 @@ struct plane *plane_of(const struct http_request *request) MUST_USE;
 
 /** The server's hook: API keys, and the role that the route needs. */
 bool plane_authorize(struct http_request *request, const struct http_route *route, struct error *err) MUST_USE;
+
+/** Ends the request with an error, recorded: for what changes things and is refused before the rules are asked. */
+void plane_refuse(struct http_request *request, const struct error *err);
+
+/** The server's hooks: while the first loop runs, what has to be done from time to time is (housekeeping.c). `context`
+ *  is the plane. */
+void plane_loop_started(struct loop *loop, void *context);
+void plane_loop_ending(struct loop *loop, void *context);
 
 /** What the rules ask of the nodes, answered by `fleet`. */
 struct leasing_nodes plane_nodes(struct fleet *fleet) MUST_USE;

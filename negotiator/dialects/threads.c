@@ -117,7 +117,7 @@ static void negotiate(struct http_request *request)
     struct error err = {0};
     AUTO(negotiation) *n = negotiation_new();
     if (!read_negotiation(request, n, &err)) {
-        http_reply_error(request, &err);
+        plane_refuse(request, &err);
         return;
     }
     struct waiting *waiting = waiting_start(request, n, print_grant);
@@ -126,7 +126,7 @@ static void negotiate(struct http_request *request)
         return;
     }
     waiting_cancel(waiting);
-    http_reply_error(request, &err);
+    plane_refuse(request, &err);
 }
 
 /* --- the other two --- */
@@ -149,6 +149,8 @@ static void ask(struct http_request *request, enum question_verb verb,
     q->verb = verb;
     if (read_thread(request, q->thread_id, &err) && plane_caller(request, &q->caller, &err))
         waiting_ask(request, TAKE(q), print);
+    else if (verb == QUESTION_RELEASE)
+        plane_refuse(request, &err);
     else
         http_reply_error(request, &err);
 }

@@ -83,28 +83,59 @@ static void drop_job(const struct fleet_job *job)
 
 /* --- the queue --- */
 
-/* The next job; NULL when stopping and nothing is left. *dropped: it is not to be called any more. */
-static struct fleet_job *take_job(struct fleet *fleet, bool *dropped)
+/* A node that hangs may have half of the workers, not all. */
+static bool may_call(const struct fleet *fleet, const char *node)
 {
+    unsigned calls = 0;
+    for (unsigned i = 0; i < fleet->options.workers; i++)
+        calls += strcmp(fleet->calling[i], node) == 0;
+    return fleet->stopping || calls == 0 || calls < fleet->options.workers / 2;
+}
+
+/* Where the first job is that may be called now; NULL when there is none. Queue locked. */
+static struct fleet_job **find_job(struct fleet *fleet)
+{
+    for (struct fleet_job **at = &fleet->first; *at; at = &(*at)->next) {
+        if (may_call(fleet, (*at)->node))
+            return at;
+    }
+    return NULL;
+}
+
+/* The next job of that worker; NULL when stopping and nothing is left. *dropped: it is not to be called any more. */
+static struct fleet_job *take_job(struct fleet *fleet, unsigned worker, bool *dropped)
+{
+    struct fleet_job **at, *job = NULL;
     pthread_mutex_lock(&fleet->queue_lock);
-    while (fleet->first == NULL && !fleet->stopping)
+    fleet->calling[worker][0] = '\0'; /* what that allows, this worker takes: nobody else need wake */
+    while ((at = find_job(fleet)) == NULL && !fleet->stopping)
         pthread_cond_wait(&fleet->queued, &fleet->queue_lock);
-    struct fleet_job *job = fleet->first;
-    if (job)
-        fleet->first = job->next;
-    if (fleet->first == NULL)
-        fleet->last = &fleet->first;
+    if (at) {
+        job = *at;
+        *at = job->next;
+        if (*at == NULL)
+            fleet->last = at;
+        memcpy(fleet->calling[worker], job->node, sizeof job->node);
+    }
     *dropped = fleet->stopping;
     pthread_mutex_unlock(&fleet->queue_lock);
+    if (job)
+        fleet_count_waiting(fleet, job->node, -1);
     return job;
 }
 
+struct fleet_worker {
+    struct fleet *fleet;
+    unsigned index;
+};
+
 static void *work(void *argument)
 {
-    struct fleet *fleet = argument;
+    struct fleet_worker *self = argument;
+    struct fleet *fleet = self->fleet;
     AUTO(node_caller) *caller = node_caller_new();
     bool dropped = false;
-    for (struct fleet_job *job; (job = take_job(fleet, &dropped)) != NULL; job_free(job)) {
+    for (struct fleet_job *job; (job = take_job(fleet, self->index, &dropped)) != NULL; job_free(job)) {
         if (dropped)
             drop_job(job);
         else
@@ -121,6 +152,11 @@ void fleet_call(struct fleet *fleet, const char *node, json_t *message, fleet_do
     job->cookie = cookie;
     bool fits = text_copy(job->node, sizeof job->node, node);
     (void)fits; /* else "", which no node is called */
+    if (fleet_count_waiting(fleet, job->node, 1) >= FLEET_WAITING_MAX && done == NULL) {
+        fleet_count_waiting(fleet, job->node, -1);
+        job_free(job);
+        return;
+    }
     pthread_mutex_lock(&fleet->queue_lock);
     *fleet->last = job;
     fleet->last = &job->next;
@@ -131,13 +167,17 @@ void fleet_call(struct fleet *fleet, const char *node, json_t *message, fleet_do
 bool calls_start(struct fleet *fleet, struct error *err)
 {
     fleet->threads = memory_array(fleet->options.workers, sizeof *fleet->threads);
+    fleet->workers = memory_array(fleet->options.workers, sizeof *fleet->workers);
+    fleet->calling = memory_array(fleet->options.workers, sizeof *fleet->calling);
     /* Signals are for main: a thread inherits the mask of its maker. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int code = 0;
     while (code == 0 && fleet->thread_count < fleet->options.workers) {
-        code = pthread_create(&fleet->threads[fleet->thread_count], NULL, work, fleet);
+        struct fleet_worker *worker = &fleet->workers[fleet->thread_count];
+        *worker = (struct fleet_worker){fleet, fleet->thread_count};
+        code = pthread_create(&fleet->threads[fleet->thread_count], NULL, work, worker);
         if (code == 0)
             pthread_setname_np(fleet->threads[fleet->thread_count++], "fleet");
     }
@@ -156,5 +196,9 @@ void calls_stop(struct fleet *fleet)
         pthread_join(fleet->threads[i], NULL);
     fleet->thread_count = 0;
     free(fleet->threads);
+    free(fleet->workers);
+    free(fleet->calling);
     fleet->threads = NULL;
+    fleet->workers = NULL;
+    fleet->calling = NULL;
 }

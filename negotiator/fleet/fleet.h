@@ -15,13 +15,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FLEET_URL_BYTES  256
-#define FLEET_NODES_MAX  1024
-#define FLEET_ISOLATIONS 8
-#define FLEET_EPOCH      1              /* of every node key, until re-keying comes */
-#define FLEET_SKEW_MS    10000          /* a message whose time is farther off is refused */
-#define FLEET_ALIVE_NS   6000000000ULL  /* heard of more lately: takes new sandboxes */
-#define FLEET_LOST_NS    60000000000ULL /* not heard of for longer: its leases answer 503 */
+#define FLEET_URL_BYTES   256
+#define FLEET_NODES_MAX   1024
+#define FLEET_ISOLATIONS  8
+#define FLEET_EPOCH       1              /* of every node key, until re-keying comes */
+#define FLEET_SKEW_MS     10000          /* a message whose time is farther off is refused */
+#define FLEET_WAITING_MAX 256            /* calls to one node that wait: it gets no new sandbox then */
+#define FLEET_ALIVE_NS    6000000000ULL  /* heard of more lately: takes new sandboxes */
+#define FLEET_LOST_NS     60000000000ULL /* not heard of for longer: its leases answer 503 */
 
 struct fleet;
 
@@ -57,6 +58,9 @@ enum fleet_life fleet_find(struct fleet *fleet, const char *node, char url[stati
 bool fleet_place(struct fleet *fleet, const char *isolation, char node[static LINK_NODE_BYTES], uint32_t *epoch,
                  struct error *err) MUST_USE;
 
+/** The highest incarnation the node was heard of in; 0 when it is not known. */
+uint64_t fleet_incarnation(struct fleet *fleet, const char *node) MUST_USE;
+
 /** How many nodes live. */
 size_t fleet_alive(struct fleet *fleet) MUST_USE;
 
@@ -85,11 +89,13 @@ bool fleet_open(struct fleet *fleet, const void *bytes, size_t size, struct flee
 /** Checks a heartbeat's own fields into the message. ERROR_INVALID. */
 bool fleet_check_heartbeat(struct fleet *fleet, struct fleet_message *message, struct error *err) MUST_USE;
 
-/** Makes incarnation and URL durable where they are new: part of the heartbeat's rule. Ledger thread. */
-enum kv_outcome fleet_heartbeat_rule(struct kv *kv, const struct fleet_message *message, struct error *err);
+/** Makes incarnation and URL durable where they are new, and numbers ahead of those used: part of the heartbeat's rule.
+ *  KV_FAILED, ERROR_CONFLICT when it ran for a later one before. Ledger thread. */
+enum kv_outcome fleet_heartbeat_rule(struct fleet *fleet, struct kv *kv, const struct fleet_message *message,
+                                     struct error *err);
 
-/** Takes the heartbeat into the registry. */
-void fleet_heartbeat_seen(struct fleet *fleet, struct fleet_message *message);
+/** Takes the heartbeat into the registry. ERROR_CONFLICT when a later one was taken before: what it says is old. */
+bool fleet_heartbeat_seen(struct fleet *fleet, struct fleet_message *message, struct error *err) MUST_USE;
 
 /** Seals an answer to a message; the caller frees *bytes. */
 bool fleet_seal_reply(struct fleet *fleet, const struct fleet_message *message, const json_t *reply, uint8_t **bytes,
@@ -100,5 +106,6 @@ bool fleet_seal_reply(struct fleet *fleet, const struct fleet_message *message, 
 /** Called once, on a worker thread; reply is borrowed, NULL when err says why. */
 typedef void fleet_done(void *cookie, const json_t *reply, const struct error *err);
 
-/** Queues a call; takes `message`. `done` may be NULL. Any thread. */
+/** Queues a call; takes `message`. Any thread. At most half the workers (one at least) call one node at a time. `done`
+ *  may be NULL: a call that nobody waits for is dropped when FLEET_WAITING_MAX wait for its node. */
 void fleet_call(struct fleet *fleet, const char *node, json_t *message, fleet_done *done, void *cookie);

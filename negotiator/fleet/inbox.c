@@ -54,6 +54,10 @@ bool fleet_open(struct fleet *fleet, const void *bytes, size_t size, struct flee
     *message = (struct fleet_message){.head = head, .json = json};
     const json_t *time = json_object_get(json, "time");
     int64_t off = json_integer_value(time) - fleet->options.wall_ms();
+    /* A start forgets which numbers came; a message that is older than it may be a second time. Later its age tells. */
+    bool is_new = fleet->options.boot_ns() - fleet->start_ns < FLEET_SKEW_MS * UINT64_C(1000000);
+    if (is_new && json_is_integer(time) && json_integer_value(time) < fleet->start_ms)
+        return error_set(err, ERROR_INVALID, "the message is older than this start of the negotiator");
     if (!json_is_integer(time) || off > FLEET_SKEW_MS || off < -FLEET_SKEW_MS)
         return error_set(err, ERROR_INVALID, "the node's clock is %" PRId64 " ms off; at most %d are allowed", off,
                          FLEET_SKEW_MS);

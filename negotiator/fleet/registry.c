@@ -12,8 +12,11 @@ struct fleet *fleet_start(const struct fleet_options *options, struct error *err
     fleet->options = *options;
     fleet->master = *options->master;
     fleet->options.master = &fleet->master;
-    /* Wall time, so that no number of before a restart comes again: 2^20 messages a millisecond are never sent. */
-    fleet->first_number = (uint64_t)options->wall_ms() << 20;
+    /* Wall time, so that no number of before a restart comes again: 2^20 messages a millisecond are never sent. Should
+     * the clock have been set back meanwhile, the nodes' rows say more (fleet_load). */
+    fleet->start_ms = options->wall_ms();
+    fleet->start_ns = options->boot_ns();
+    fleet->first_number = (uint64_t)fleet->start_ms << 20;
     fleet->last = &fleet->first;
     pthread_mutex_init(&fleet->registry_lock, NULL);
     pthread_mutex_init(&fleet->queue_lock, NULL);
@@ -100,12 +103,14 @@ static bool load_node(void *cookie, const char *key, const struct kv_value *valu
 {
     struct loading *loading = cookie;
     json_t *row = json_loadb(value->data, value->size, 0, NULL);
-    json_int_t incarnation = 0;
+    json_int_t incarnation = 0, numbers = 0;
     const char *url = NULL;
-    bool read = row && json_unpack(row, "{s:I, s:s}", "incarnation", &incarnation, "url", &url) == 0;
+    bool read =
+        row && json_unpack(row, "{s:I, s:s, s?I}", "incarnation", &incarnation, "url", &url, "numbers", &numbers) == 0;
     struct fleet_node *node = read ? fleet_node_of(loading->fleet, key + strlen(NODES_PREFIX), true) : NULL;
     if (node && text_copy(node->url, sizeof node->url, url)) {
         node->window.incarnation = (uint64_t)incarnation;
+        node->numbers = (uint64_t)numbers > node->numbers ? (uint64_t)numbers : node->numbers;
         node->seen_ns = loading->fleet->options.boot_ns();
     } else {
         loading->damaged = true;
@@ -126,8 +131,37 @@ bool fleet_load(struct fleet *fleet, struct kv *kv, struct error *err)
     return read;
 }
 
-enum kv_outcome fleet_heartbeat_rule(struct kv *kv, const struct fleet_message *message, struct error *err)
+/* Two loops may have taken two heartbeats in one order and queued them in the other. *numbers gets the last number. */
+static bool begin_rule(struct fleet *fleet, const struct link_head *head, uint64_t *numbers, struct error *err)
 {
+    pthread_mutex_lock(&fleet->registry_lock);
+    struct fleet_node *node = fleet_node_of(fleet, head->node, false);
+    bool is_late = node == NULL || head->incarnation < node->ruled_incarnation ||
+                   (head->incarnation == node->ruled_incarnation && head->number < node->ruled_number);
+    if (!is_late) {
+        node->ruled_incarnation = head->incarnation;
+        node->ruled_number = head->number;
+        *numbers = node->numbers;
+    }
+    pthread_mutex_unlock(&fleet->registry_lock);
+    return !is_late || error_set(err, ERROR_CONFLICT, "a later heartbeat came first");
+}
+
+/* How far the numbers are spoken for, as the row is to say it. */
+static uint64_t ceiling_of(const struct kv_value *row, uint64_t numbers)
+{
+    json_t *json = row->data ? json_loadb(row->data, row->size, 0, NULL) : NULL;
+    uint64_t ceiling = (uint64_t)json_integer_value(json_object_get(json, "numbers"));
+    json_decref(json);
+    return ceiling < numbers + NUMBERS_AHEAD ? numbers + NUMBERS_STEP : ceiling;
+}
+
+enum kv_outcome fleet_heartbeat_rule(struct fleet *fleet, struct kv *kv, const struct fleet_message *message,
+                                     struct error *err)
+{
+    uint64_t numbers = 0;
+    if (!begin_rule(fleet, &message->head, &numbers, err))
+        return KV_FAILED;
     char key[sizeof NODES_PREFIX + LINK_NODE_BYTES];
     if (!text_format(key, sizeof key, NODES_PREFIX "%s", message->head.node)) {
         error_set(err, ERROR_INTERNAL, "a node's name does not fit");
@@ -136,8 +170,8 @@ enum kv_outcome fleet_heartbeat_rule(struct kv *kv, const struct fleet_message *
     AUTO_KV_VALUE value = {0};
     if (!kv_get(kv, key, &value, err))
         return KV_FAILED;
-    json_t *row = json_pack("{s:I, s:s, s:i}", "incarnation", (json_int_t)message->head.incarnation, "url",
-                            message->url, "epoch", FLEET_EPOCH);
+    json_t *row = json_pack("{s:I, s:s, s:i, s:I}", "incarnation", (json_int_t)message->head.incarnation, "url",
+                            message->url, "epoch", FLEET_EPOCH, "numbers", (json_int_t)ceiling_of(&value, numbers));
     AUTO_FREE char *text = json_dumps(row, JSON_COMPACT);
     json_decref(row);
     if (text_equal(text, value.data))
@@ -206,7 +240,8 @@ static void consider(struct choice *choice, struct fleet_node *node, const char 
     if (!offers(node, isolation))
         return;
     choice->any_suitable = true;
-    if (load_of(node) < node->slots && (choice->best == NULL || load_of(node) < load_of(choice->best)))
+    if (load_of(node) < node->slots && node->waiting < FLEET_WAITING_MAX &&
+        (choice->best == NULL || load_of(node) < load_of(choice->best)))
         choice->best = node;
 }
 
@@ -232,19 +267,50 @@ bool fleet_place(struct fleet *fleet, const char *isolation, char to[static LINK
         return error_set(err, ERROR_NODE_UNREACHABLE, "no node is alive; is parley-sandboxd running?");
     if (!choice.any_suitable)
         return error_set(err, ERROR_INVALID, "no node offers isolation %s", isolation);
-    return error_set(err, ERROR_NO_CAPACITY, "every node is full");
+    return error_set(err, ERROR_NO_CAPACITY, "every node is full, or has too many calls waiting");
 }
 
-void fleet_heartbeat_seen(struct fleet *fleet, struct fleet_message *message)
+unsigned fleet_count_waiting(struct fleet *fleet, const char *name, int by)
+{
+    unsigned before = 0;
+    pthread_mutex_lock(&fleet->registry_lock);
+    struct fleet_node *node = fleet_node_of(fleet, name, false);
+    if (node) {
+        before = node->waiting;
+        node->waiting = by > 0 ? before + 1 : before ? before - 1 : 0;
+    }
+    pthread_mutex_unlock(&fleet->registry_lock);
+    return before;
+}
+
+uint64_t fleet_incarnation(struct fleet *fleet, const char *name)
+{
+    pthread_mutex_lock(&fleet->registry_lock);
+    const struct fleet_node *node = fleet_node_of(fleet, name, false);
+    uint64_t incarnation = node ? node->window.incarnation : 0;
+    pthread_mutex_unlock(&fleet->registry_lock);
+    return incarnation;
+}
+
+/* Whether the heartbeat is news. */
+static bool is_later(const struct fleet_node *node, const struct link_head *head)
+{
+    bool same = node->heard && node->seen_incarnation == head->incarnation;
+    return same ? head->number > node->heard_number : !node->heard || head->incarnation > node->seen_incarnation;
+}
+
+bool fleet_heartbeat_seen(struct fleet *fleet, struct fleet_message *message, struct error *err)
 {
     uint64_t now_ns = fleet->options.boot_ns();
     int64_t now_ms = fleet->options.wall_ms();
     pthread_mutex_lock(&fleet->registry_lock);
     struct fleet_node *node = fleet_node_of(fleet, message->head.node, true);
-    if (node) {
+    bool taken = node && is_later(node, &message->head);
+    if (taken) {
         bool same = node->heard && node->seen_incarnation == message->head.incarnation;
         message->previous_seen_ms = same ? node->seen_ms : 0;
         node->seen_incarnation = message->head.incarnation;
+        node->heard_number = message->head.number;
         node->heard = true;
         node->seen_ns = now_ns;
         node->seen_ms = now_ms;
@@ -256,4 +322,5 @@ void fleet_heartbeat_seen(struct fleet *fleet, struct fleet_message *message)
         node->isolation_count = message->isolation_count;
     }
     pthread_mutex_unlock(&fleet->registry_lock);
+    return taken || error_set(err, ERROR_CONFLICT, "a later heartbeat came first");
 }

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const int64_t DESTROY_AGAIN_MS = 15000;
-
 void ending_set_reason(struct sandbox *sandbox, const char *reason)
 {
     size_t length = text_utf8_prefix(reason, strnlen(reason, sizeof sandbox->reason - 1));
@@ -18,8 +16,7 @@ static bool free_threads(struct work *work, struct sandbox *sandbox)
 {
     size_t i;
     json_t *thread;
-    json_array_foreach(sandbox->threads, i, thread)
-    {
+    json_array_foreach (sandbox->threads, i, thread) {
         struct lease lease;
         const char *thread_id = json_string_value(thread);
         if (thread_id == NULL || !store_get_lease(work, sandbox->principal, thread_id, &lease))
@@ -51,7 +48,7 @@ bool ending_begin(struct work *work, struct sandbox *sandbox, const char *reason
     sandbox->state_since = work->now;
     ending_set_reason(sandbox, reason);
     store_put_sandbox(work, sandbox);
-    store_watch(work, sandbox, work->now + DESTROY_AGAIN_MS);
+    store_watch(work, sandbox, work->now + ENDING_DESTROY_AGAIN_MS);
     return true;
 }
 
@@ -75,13 +72,28 @@ bool ending_finish(struct work *work, struct sandbox *sandbox, enum sandbox_stat
     return true;
 }
 
+enum kv_outcome ending_finish_alone(const struct work *work, struct sandbox *sandbox, const char *reason)
+{
+    AUTO(kv_change) *change = kv_change_new();
+    struct work own = *work;
+    own.change = change;
+    struct audit_record record = {.node = sandbox->node,
+                                  .action = "sandbox.end",
+                                  .outcome = "ok",
+                                  .principal = sandbox->principal,
+                                  .sandbox_id = sandbox->id,
+                                  .detail = sandbox->reason};
+    if (!ending_finish(&own, sandbox, SANDBOX_TERMINATED, reason) || !store_audit(&own, NULL, &record))
+        return KV_FAILED;
+    return store_apply(&own);
+}
+
 static bool has_other_lease(struct work *work, const struct sandbox *sandbox, const char *thread_id, bool *has)
 {
     size_t i;
     json_t *thread;
     *has = false;
-    json_array_foreach(sandbox->threads, i, thread)
-    {
+    json_array_foreach (sandbox->threads, i, thread) {
         struct lease other;
         const char *id = json_string_value(thread);
         if (id == NULL || strcmp(id, thread_id) == 0)

@@ -17,6 +17,7 @@ struct leasing *leasing_new(const struct leasing_options *options)
         abort(); /* made by us, of a fixed form */
     leasing->options.deployment = leasing->deployment;
     key_derive(&leasing->audit_key, &leasing->master, "parley/audit/1");
+    leasing->strangers = strangers_new();
     return leasing;
 }
 
@@ -25,6 +26,7 @@ void leasing_free(struct leasing *leasing)
     if (leasing == NULL)
         return;
     starting_done(&leasing->starting);
+    strangers_free(leasing->strangers);
     key_done(&leasing->master);
     key_done(&leasing->audit_key);
     free(leasing);
@@ -32,6 +34,7 @@ void leasing_free(struct leasing *leasing)
 
 void leasing_stopping(struct leasing *leasing)
 {
+    strangers_flush(leasing, true);
     atomic_store(&leasing->stopping, true);
 }
 

@@ -27,6 +27,8 @@ struct leasing_nodes {
      *  call; reply is borrowed, NULL on failure. `done` may be NULL. */
     void (*call)(void *context, const char *node, json_t *message,
                  void (*done)(void *cookie, const json_t *reply, const struct error *err), void *cookie);
+    /** The highest incarnation it was heard of in; 0 when it is not known. */
+    uint64_t (*incarnation)(void *context, const char *node);
 };
 
 struct leasing_options {
@@ -40,11 +42,12 @@ struct leasing_options {
 
 /** The rules over a running ledger; the caller's. */
 struct leasing *leasing_new(const struct leasing_options *options);
-/** After the ledger and the nodes have stopped. */
+/** After the ledger and the nodes have stopped; answers all who still wait. */
 void leasing_free(struct leasing *leasing);
 DEFINE_AUTO(leasing)
 
-/** From now on a failed node call decides nothing: what is provisioning stays so and the next start finishes it. */
+/** From now on a failed node call decides nothing: what is provisioning stays so and the next start finishes it. The
+ *  sums of strangers are recorded. Before the ledger stops. */
 void leasing_stopping(struct leasing *leasing);
 
 /** On whose behalf, from where: for the permission checks and the audit. */
@@ -86,6 +89,8 @@ struct negotiation {
     struct leasing *leasing;
     struct negotiation *next; /* in the list of those who wait for one sandbox */
     bool must_wait, told;
+    char placed[SANDBOX_NODE_BYTES]; /* where an earlier run of the rule placed it; "" nowhere */
+    uint32_t placed_epoch;
 };
 
 /** An empty question. */
@@ -152,6 +157,7 @@ struct leasing_report {
     struct leasing *leasing;
     char node[SANDBOX_NODE_BYTES];
     const json_t *message;    /* borrowed: sandboxes, ended */
+    uint64_t incarnation;     /* of the node */
     int64_t previous_seen_ms; /* wall time of the heartbeat before, of the same incarnation; 0: there was none */
     json_t *ended_known;      /* owned; ids for the reply */
     json_t *calls;            /* owned; private: node calls to make once durable */
@@ -166,3 +172,32 @@ enum kv_outcome leasing_report_rule(struct kv *kv, struct leasing_report *report
 
 /** After its change is durable: makes the calls. Ledger thread. */
 void leasing_report_act(struct leasing_report *report);
+
+/** A refusal that a dialect gave before any rule ran, of a known principal. All but the caller may be NULL; copied. */
+struct leasing_refusal {
+    const struct caller *caller;
+    const char *action, *thread_id, *sandbox_id;
+    const struct error *err;
+};
+/** Records it. Any thread. */
+void leasing_refused(struct leasing *leasing, const struct leasing_refusal *refusal);
+
+/** A request without a valid API key came from that address. They are summed: one record an address and minute, and one
+ *  for all addresses beyond LEASING_STRANGERS_MAX, so that no stranger can fill the ledger. Any thread. */
+#define LEASING_STRANGERS_MAX 64
+void leasing_stranger(struct leasing *leasing, const char *remote);
+
+/** What has to be done from time to time, whoever is heard of: ends what was on a node that is lost for longer than its
+ *  deadline and 120 s, forgets what is old. A bounded number of rows each time, going round. */
+#define LEASING_SWEEP_BYTES 160
+struct leasing_sweep {
+    struct leasing *leasing;
+    json_t *ended;                  /* owned; private: ids */
+    char next[LEASING_SWEEP_BYTES]; /* private: where the next one goes on */
+};
+/** Drops what it owns. */
+void leasing_sweep_done(struct leasing_sweep *sweep);
+/** The rule for it. Ledger thread. */
+enum kv_outcome leasing_sweep_rule(struct kv *kv, struct leasing_sweep *sweep, struct error *err);
+/** After its change is durable: tells who waited. Ledger thread. */
+void leasing_sweep_act(struct leasing_sweep *sweep);

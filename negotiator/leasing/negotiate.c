@@ -162,11 +162,13 @@ static bool attach(struct work *work, struct negotiation *n, bool joining, struc
     if (wanted_differs(&n->wanted, &n->sandbox, names, sizeof names))
         return error_set(&n->refusal, ERROR_CONFLICT, "sandbox %s is otherwise than asked for in: %s", n->sandbox.id,
                          names);
+    if (!is_reachable(work, n))
+        return false; /* also of one that is being made: nobody knows for how long */
     if (n->sandbox.state == SANDBOX_PROVISIONING) {
         n->must_wait = true;
         return true;
     }
-    if (!is_reachable(work, n) || (joining && !join(work, n)))
+    if (joining && !join(work, n))
         return false;
     touch_lease(&n->lease, n->wanted.idle_timeout_s, work->now);
     store_put_lease(work, caller_owner(&n->caller), &n->lease);
@@ -220,16 +222,28 @@ static bool fill_sandbox(struct work *work, struct negotiation *n)
            text_copy(sandbox->idempotency, sizeof sandbox->idempotency, n->idempotency);
 }
 
+/* Once, however often a conflict runs the rule again: the node counts each place as used. */
+static bool place(const struct work *work, struct negotiation *n)
+{
+    const struct leasing_nodes *nodes = &work->leasing->options.nodes;
+    if (n->placed[0] == '\0' &&
+        !nodes->place(nodes->context, n->sandbox.isolation, n->placed, &n->placed_epoch, &n->refusal)) {
+        n->placed[0] = '\0';
+        return false;
+    }
+    memcpy(n->sandbox.node, n->placed, sizeof n->sandbox.node);
+    n->sandbox.node_epoch = n->placed_epoch;
+    return true;
+}
+
 /* `stale` is the revision of a lease row that no longer holds, 0 for none. */
 static bool create(struct work *work, struct negotiation *n, uint64_t stale, struct once once)
 {
-    const struct leasing_nodes *nodes = &work->leasing->options.nodes;
     struct sandbox *sandbox = &n->sandbox;
     sandbox_done(sandbox);
     if (!fill_sandbox(work, n))
         return error_set(work->err, ERROR_INTERNAL, "a sandbox's row does not fit");
-    if (!name_it(work, n) ||
-        !nodes->place(nodes->context, sandbox->isolation, sandbox->node, &sandbox->node_epoch, &n->refusal)) {
+    if (!name_it(work, n) || !place(work, n)) {
         sandbox_done(sandbox); /* its id never was */
         return false;
     }
@@ -392,22 +406,40 @@ static void tell_starting(struct negotiation *n)
     n->told = true;
 }
 
+static void wait_for(struct starting_entry *entry, struct negotiation *n)
+{
+    if (starting_wait(entry, n)) {
+        tell_starting(n);
+        return;
+    }
+    error_set(&n->refusal, ERROR_RATE_LIMITED, "%d wait for sandbox %s to be made; ask again later",
+              STARTING_WAITERS_MAX, n->sandbox.id);
+    const struct leasing_refusal refusal = {.caller = &n->caller,
+                                            .action = "negotiate",
+                                            .thread_id = n->thread_id,
+                                            .sandbox_id = n->sandbox.id,
+                                            .err = &n->refusal};
+    leasing_refused(n->leasing, &refusal);
+    negotiate_answer(n);
+}
+
 static void negotiate_done(void *argument, const struct error *err)
 {
     struct negotiation *n = argument;
     struct leasing *leasing = n->leasing;
+    n->placed[0] = '\0';
     if (err->kind != ERROR_NONE)
         n->refusal = *err;
     if (n->refusal.kind != ERROR_NONE || (!n->must_wait && !n->created)) {
         negotiate_answer(n);
         return;
     }
-    tell_starting(n);
     struct starting_entry *entry = starting_entry(&leasing->starting, n->sandbox.id);
     if (n->must_wait) {
-        starting_wait(entry, n);
+        wait_for(entry, n);
         return;
     }
+    tell_starting(n);
     entry->creator = n;
     entry->called = true;
     settle_prepare(leasing, &n->sandbox);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { SCAN_MAX = 2000 }; /* rows one LIST looks at; the page then ends, with a cursor */
+enum { SCAN_MAX = 200 }; /* rows one LIST looks at; the page then ends, with a cursor */
 
 static void forget_answer(struct question *q)
 {
@@ -69,7 +69,7 @@ static bool delete_sandbox(struct work *work, struct question *q)
     if (sandbox_has_ended(&q->sandbox))
         return error_set(&q->refusal, ERROR_GONE, "sandbox %s has ended: %s", q->sandbox.id, q->sandbox.reason);
     if (q->sandbox.state == SANDBOX_TERMINATING)
-        return true;
+        return audit(work, q);
     q->destroy = true;
     return ending_begin(work, &q->sandbox, "deleted") && audit(work, q);
 }

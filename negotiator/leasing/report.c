@@ -6,7 +6,6 @@
 
 enum { ENDED_AT_ONCE = 256 };
 static const int64_t DEADLINE_SLACK_MS = 1000; /* a node counts on another clock */
-static const int64_t DESTROY_AGAIN_MS = 15000;
 
 /* One run: what the report says, by id. */
 struct reading {
@@ -34,28 +33,6 @@ static void add_call(struct leasing_report *report, const char *call, const char
                           json_pack("{s:s, s:s, s:I}", "call", call, "id", id, "deadline", (json_int_t)deadline));
 }
 
-static bool audit_end(struct work *work, const struct sandbox *sandbox, const char *action)
-{
-    struct audit_record record = {.node = sandbox->node,
-                                  .action = action,
-                                  .outcome = "ok",
-                                  .principal = sandbox->principal,
-                                  .sandbox_id = sandbox->id,
-                                  .detail = sandbox->reason};
-    return store_audit(work, NULL, &record);
-}
-
-/* Marks as ended in a change of its own. Making and failing is settle.c's: what is provisioning is left alone. */
-static enum kv_outcome finish(struct reading *reading, struct sandbox *sandbox, const char *reason)
-{
-    AUTO(kv_change) *change = kv_change_new();
-    struct work work = reading->work;
-    work.change = change;
-    if (!ending_finish(&work, sandbox, SANDBOX_TERMINATED, reason) || !audit_end(&work, sandbox, "sandbox.end"))
-        return KV_FAILED;
-    return store_apply(&work);
-}
-
 /* --- what the node says has ended --- */
 
 static enum kv_outcome read_end(struct reading *reading, const json_t *entry)
@@ -72,7 +49,7 @@ static enum kv_outcome read_end(struct reading *reading, const json_t *entry)
     if (ours && sandbox.state == SANDBOX_PROVISIONING)
         return KV_APPLIED; /* not acknowledged: the answer to `prepare` comes first, then this is said again */
     if (ours && !sandbox_has_ended(&sandbox))
-        outcome = finish(reading, &sandbox, reason && reason[0] ? reason : "ended");
+        outcome = ending_finish_alone(&reading->work, &sandbox, reason && reason[0] ? reason : "ended");
     if (outcome == KV_APPLIED)
         json_array_append_new(reading->report->ended_known, json_string(id));
     return outcome;
@@ -103,6 +80,7 @@ struct lease_look {
     int64_t wake;       /* the earliest end of a lease that goes on */
     struct lease ended; /* one that ran out; revision 0: none. The next look takes the next one */
     const char *reason;
+    unsigned held; /* leases, also those that ran out */
 };
 
 static bool look_at_leases(struct work *work, const struct sandbox *sandbox, struct lease_look *look)
@@ -110,14 +88,14 @@ static bool look_at_leases(struct work *work, const struct sandbox *sandbox, str
     size_t i;
     json_t *thread;
     look->wake = sandbox->deadline;
-    json_array_foreach(sandbox->threads, i, thread)
-    {
+    json_array_foreach (sandbox->threads, i, thread) {
         struct lease lease;
         const char *thread_id = json_string_value(thread);
         if (thread_id == NULL || !store_get_lease(work, sandbox->principal, thread_id, &lease))
             return false;
         if (lease.revision == 0 || strcmp(lease.sandbox_id, sandbox->id) != 0)
             continue;
+        look->held++;
         int64_t used_until = look->seen + lease.idle_timeout_s * 1000;
         int64_t ends = used_until > lease.expires_at ? used_until : lease.expires_at;
         ends = ends < lease.max_expires_at ? ends : lease.max_expires_at;
@@ -134,6 +112,23 @@ static bool look_at_leases(struct work *work, const struct sandbox *sandbox, str
     return true;
 }
 
+/* Its last thread has another sandbox by now. */
+static enum kv_outcome end_unheld(struct reading *reading, struct work *work, struct sandbox *sandbox)
+{
+    struct audit_record record = {.node = sandbox->node,
+                                  .action = "lease.end",
+                                  .outcome = "ok",
+                                  .principal = sandbox->principal,
+                                  .sandbox_id = sandbox->id,
+                                  .detail = "released"};
+    if (!ending_begin(work, sandbox, "released") || !store_audit(work, NULL, &record))
+        return KV_FAILED;
+    enum kv_outcome outcome = store_apply(work);
+    if (outcome == KV_APPLIED)
+        add_call(reading->report, "destroy", sandbox->id, 0);
+    return outcome;
+}
+
 /* Ends a lease that ran out, or notes when to look again. */
 static enum kv_outcome look_at_active(struct reading *reading, struct sandbox *sandbox, int64_t seen)
 {
@@ -144,6 +139,8 @@ static enum kv_outcome look_at_active(struct reading *reading, struct sandbox *s
     if (!look_at_leases(&work, sandbox, &look))
         return KV_FAILED;
     bool last = false;
+    if (look.held == 0)
+        return end_unheld(reading, &work, sandbox);
     if (look.ended.revision == 0) {
         store_watch(&work, sandbox, look.wake);
         return store_apply(&work);
@@ -170,7 +167,7 @@ static enum kv_outcome look_again_later(struct reading *reading, const struct sa
     AUTO(kv_change) *change = kv_change_new();
     struct work work = reading->work;
     work.change = change;
-    store_watch(&work, sandbox, work.now + DESTROY_AGAIN_MS);
+    store_watch(&work, sandbox, work.now + ENDING_DESTROY_AGAIN_MS);
     return store_apply(&work);
 }
 
@@ -212,10 +209,12 @@ static enum kv_outcome read_absent(struct reading *reading, const struct watched
         prepare_again(reading, &sandbox);
         return KV_APPLIED;
     }
+    /* Made by an earlier start of the node: what a start took over is in its first heartbeat. */
+    bool is_of_before = sandbox.incarnation > 0 && sandbox.incarnation < reading->report->incarnation;
     int64_t previous = reading->report->previous_seen_ms;
-    if (previous == 0 || sandbox.state_since >= previous)
+    if (!is_of_before && (previous == 0 || sandbox.state_since >= previous))
         return KV_APPLIED;
-    return finish(reading, &sandbox, "node_lost");
+    return ending_finish_alone(&reading->work, &sandbox, "node_lost");
 }
 
 static enum kv_outcome read_watched(struct reading *reading)
@@ -239,8 +238,7 @@ static enum kv_outcome read_others(struct reading *reading)
 {
     const char *id;
     json_t *entry;
-    json_object_foreach(reading->told, id, entry)
-    {
+    json_object_foreach (reading->told, id, entry) {
         AUTO_SANDBOX sandbox = {0};
         if (!store_get_sandbox(&reading->work, id, &sandbox))
             return KV_FAILED;
@@ -256,8 +254,7 @@ static void index_told(struct reading *reading)
 {
     size_t i;
     json_t *entry;
-    json_array_foreach(json_object_get(reading->report->message, "sandboxes"), i, entry)
-    {
+    json_array_foreach (json_object_get(reading->report->message, "sandboxes"), i, entry) {
         const char *id = json_string_value(json_object_get(entry, "id"));
         if (random_is_id(id, "sbx"))
             json_object_set(reading->told, id, entry);
@@ -344,5 +341,6 @@ void leasing_report_act(struct leasing_report *report)
 {
     size_t i;
     json_t *call;
-    json_array_foreach(report->calls, i, call) act(report, call);
+    json_array_foreach (report->calls, i, call)
+        act(report, call);
 }

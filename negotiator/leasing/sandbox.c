@@ -95,6 +95,7 @@ char *sandbox_format(const struct sandbox *sandbox)
         "node_epoch", (json_int_t)sandbox->node_epoch, "created_at", (json_int_t)sandbox->created_at, "active_since",
         (json_int_t)sandbox->active_since, "state_since", (json_int_t)sandbox->state_since, "ended_at",
         (json_int_t)sandbox->ended_at, "deadline", (json_int_t)sandbox->deadline);
+    json_object_set_new(json, "incarnation", json_integer((json_int_t)sandbox->incarnation));
     json_object_set(json, "threads", sandbox->threads);
     json_object_set(json, "env", sandbox->env);
     json_object_set(json, "metadata", sandbox->metadata);
@@ -135,6 +136,7 @@ static bool read_row(struct sandbox *to, json_t *json)
     to->resources = (struct resources){.cpu_milli = cpu, .memory_mb = memory, .disk_mb = disk, .pids = pids};
     to->epoch = (uint32_t)epoch;
     to->node_epoch = (uint32_t)node_epoch;
+    to->incarnation = (uint64_t)json_integer_value(json_object_get(json, "incarnation"));
     to->created_at = created;
     to->active_since = active;
     to->state_since = since;

@@ -47,8 +47,9 @@ struct sandbox {
     char idempotency[65];               /* key of the row that made it, "" none */
     enum sandbox_state state;
     struct resources resources;
-    uint32_t epoch;      /* of its token key */
-    uint32_t node_epoch; /* of its node's key */
+    uint32_t epoch;       /* of its token key */
+    uint32_t node_epoch;  /* of its node's key */
+    uint64_t incarnation; /* of its node when it was made; 0: a row of before this was kept */
     int64_t created_at, active_since, state_since, ended_at;
     int64_t deadline;       /* hard: the latest max_expires_at of its leases */
     json_t *threads;        /* owned: the thread ids that lease it */

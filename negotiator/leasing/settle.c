@@ -143,6 +143,7 @@ static bool settle_active(struct work *work, struct settling *settling, struct s
     const struct leasing_nodes *nodes = &work->leasing->options.nodes;
     sandbox->state = SANDBOX_ACTIVE;
     sandbox->active_since = sandbox->state_since = work->now;
+    sandbox->incarnation = nodes->incarnation(nodes->context, sandbox->node);
     if (!text_copy(sandbox->isolation, sizeof sandbox->isolation, settling->isolation))
         return error_set(work->err, ERROR_INTERNAL, "an isolation's name does not fit");
     if (settling->disk_mb > 0)
@@ -214,17 +215,22 @@ static void wake_waiters(struct starting_entry *entry, const struct error *outco
     }
 }
 
+void settle_tell(struct leasing *leasing, const char *id, const struct error *outcome)
+{
+    AUTO_FREE struct starting_entry *entry = starting_take(&leasing->starting, id);
+    if (entry == NULL)
+        return;
+    answer_creator(entry, outcome);
+    wake_waiters(entry, outcome);
+}
+
 static void settle_done(void *argument, const struct error *err)
 {
     struct settling *settling = argument;
     struct leasing *leasing = settling->leasing;
     /* When the store failed the row is provisioning still: the node's next heartbeat has it asked for again. */
     const struct error *outcome = err->kind != ERROR_NONE ? err : &settling->outcome;
-    AUTO_FREE struct starting_entry *entry = starting_take(&leasing->starting, settling->id);
-    if (entry) {
-        answer_creator(entry, outcome);
-        wake_waiters(entry, outcome);
-    }
+    settle_tell(leasing, settling->id, outcome);
     if (err->kind == ERROR_NONE && settling->destroy.id[0])
         settle_destroy(leasing, &settling->destroy);
     settling_free(settling);

@@ -265,6 +265,41 @@ bool store_list_watched(struct work *work, const char *node, struct watched **li
     return true;
 }
 
+struct overdue_walk {
+    struct watch_list list;
+    const char *after;
+    size_t seen, limit;
+    int64_t deadline;
+    char last[KV_KEY_MAX_BYTES + 1];
+};
+
+static bool note_overdue(void *cookie, const char *key, const struct kv_value *value)
+{
+    struct overdue_walk *walk = cookie;
+    if (strcmp(key, walk->after) == 0)
+        return true;
+    bool fits = text_copy(walk->last, sizeof walk->last, key);
+    bool more = ++walk->seen < walk->limit;
+    if (fits && strtoll(value->data, NULL, 10) < walk->deadline)
+        note_watched(&walk->list, key, value);
+    return more;
+}
+
+bool store_list_overdue(struct work *work, const char *after, size_t limit, int64_t deadline, struct watched **list,
+                        size_t *count, char *next, size_t size)
+{
+    struct overdue_walk walk = {.after = after, .limit = limit, .deadline = deadline};
+    if (!kv_range(work->kv, after[0] ? after : "watch/", "watch0", 0, note_overdue, &walk, work->err)) {
+        free(walk.list.rows);
+        return false;
+    }
+    if (walk.seen < limit || !text_copy(next, size, walk.last))
+        next[0] = '\0';
+    *list = walk.list.rows;
+    *count = walk.list.count;
+    return true;
+}
+
 /* --- ends of a rule --- */
 
 bool store_audit(struct work *work, const struct caller *caller, struct audit_record *record)

@@ -61,6 +61,11 @@ struct watched {
 /** All of a node; the caller frees *list. */
 bool store_list_watched(struct work *work, const char *node, struct watched **list, size_t *count) MUST_USE;
 
+/** Of all nodes, from the row after `after` ("" the first) on: at most `limit` rows are looked at, and *list has those
+ *  whose deadline is before `deadline`; `next` is where to go on, "" at the end. The caller frees *list. */
+bool store_list_overdue(struct work *work, const char *after, size_t limit, int64_t deadline, struct watched **list,
+                        size_t *count, char *next, size_t size) MUST_USE;
+
 /** Adds a record about `caller` to the change; the fields of `record` that are set stay. */
 bool store_audit(struct work *work, const struct caller *caller, struct audit_record *record) MUST_USE;
 

@@ -37,15 +37,16 @@ static bool check_env(json_t *env, struct error *err)
     size_t bytes = 0;
     if (json_object_size(env) > WANTED_ENV_MAX)
         return error_set(err, ERROR_INVALID, "env has more than %d variables", WANTED_ENV_MAX);
-    json_object_foreach(env, name, value)
-    {
+    json_object_foreach (env, name, value) {
         if (!is_variable(name) || !json_is_string(value))
             return error_set(err, ERROR_INVALID,
                              "env must be an object of texts whose names are letters, digits and _, at most %d",
                              ENV_NAME_BYTES);
-        bytes += strlen(name) + json_string_length(value);
+        bytes += strlen(name) + json_string_length(value) + 2;
     }
-    return bytes <= WANTED_ENV_BYTES || error_set(err, ERROR_INVALID, "env has more than %d bytes", WANTED_ENV_BYTES);
+    return bytes <= WANTED_ENV_BYTES ||
+           error_set(err, ERROR_INVALID, "env has more than %d bytes (a variable: name, value and 2)",
+                     WANTED_ENV_BYTES);
 }
 
 static bool check_metadata(json_t *metadata, struct error *err)
@@ -54,8 +55,7 @@ static bool check_metadata(json_t *metadata, struct error *err)
     json_t *value;
     if (json_object_size(metadata) > WANTED_METADATA_MAX)
         return error_set(err, ERROR_INVALID, "metadata has more than %d pairs", WANTED_METADATA_MAX);
-    json_object_foreach(metadata, name, value)
-    {
+    json_object_foreach (metadata, name, value) {
         if (strlen(name) > METADATA_KEY_BYTES || !json_is_string(value) ||
             json_string_length(value) > METADATA_VALUE_BYTES)
             return error_set(err, ERROR_INVALID,

@@ -10,9 +10,9 @@ enum wanted_mode { WANTED_ENSURE, WANTED_ATTACH_ONLY, WANTED_CREATE_ONLY };
 #define WANTED_ACTOR_BYTES  160
 #define WANTED_DAY_S        86400
 #define WANTED_WAIT_MAX_S   300
-#define WANTED_ENV_MAX      64          /* variables */
-#define WANTED_ENV_BYTES    (32 * 1024) /* of all names and values */
-#define WANTED_METADATA_MAX 32          /* pairs */
+#define WANTED_ENV_MAX      64   /* variables */
+#define WANTED_ENV_BYTES    4095 /* of all "NAME=value", each with an end: what a node keeps (sandboxd ENV_BYTES) */
+#define WANTED_METADATA_MAX 32   /* pairs */
 
 /** Zero is "nothing was said": every default then holds. */
 struct wanted {

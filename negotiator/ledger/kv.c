@@ -130,6 +130,11 @@ enum kv_outcome kv_apply(struct kv *kv, const struct kv_change *change, struct e
     return kv->engine->apply(kv, change, err);
 }
 
+bool kv_usage(struct kv *kv, unsigned *percent, struct error *err)
+{
+    return kv->engine->usage(kv, percent, err);
+}
+
 bool kv_batch_begin(struct kv *kv, struct error *err)
 {
     if (kv->in_batch || kv->walking)

@@ -52,6 +52,7 @@ struct kv_engine {
     enum kv_outcome (*apply)(struct kv *kv, const struct kv_change *change, struct error *err);
     bool (*batch_begin)(struct kv *kv, struct error *err);
     bool (*batch_end)(struct kv *kv, struct error *err);
+    bool (*usage)(struct kv *kv, unsigned *percent, struct error *err);
     void (*free)(struct kv *kv);
 };
 
@@ -85,6 +86,8 @@ bool kv_range(struct kv *kv, const char *first, const char *end, size_t limit, k
 /** Applies a change inside the batch: all of it or nothing. Durable when the batch ended. ERROR_DISK_FULL, and every
  *  other failure to write, breaks the batch: its end fails too. */
 enum kv_outcome kv_apply(struct kv *kv, const struct kv_change *change, struct error *err) MUST_USE;
+/** How much of the size it may grow to is taken; 0 where nothing bounds it. As of the last durable state. */
+bool kv_usage(struct kv *kv, unsigned *percent, struct error *err) MUST_USE;
 /** A batch: many changes, one sync. After a failed end nothing of the batch happened. */
 bool kv_batch_begin(struct kv *kv, struct error *err) MUST_USE;
 bool kv_batch_end(struct kv *kv, struct error *err) MUST_USE;

@@ -25,3 +25,5 @@ const struct kv_step *kv_change_pending(const struct kv_change *change, const ch
 
 /** The next `ends` batches of a memory store fail at their end, as ERROR_DISK_FULL. Any thread. */
 void kv_memory_fail_ends(struct kv *kv, unsigned ends);
+/** What kv_usage says of a memory store; 0 at first. Any thread. */
+void kv_memory_set_usage(struct kv *kv, unsigned percent);

@@ -42,7 +42,7 @@ static bool fail(struct error *err, int code, const char *doing)
     switch (code) {
     case MDB_MAP_FULL:
         return error_set(err, ERROR_DISK_FULL,
-                         "%s: the store has reached the size it was opened with; open it with a larger one", doing);
+                         "%s: the ledger has grown to map_mb, the size it may have; start with a larger map_mb", doing);
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
@@ -313,6 +313,42 @@ static bool lmdb_batch_end(struct kv *kv, struct error *err)
     return committed;
 }
 
+/* Pages below the last one that hold nothing: LMDB's own list of them (table 0), as its tool mdb_stat reads it. A
+ * batch's transaction may not read it: a reader beside it may. */
+static int count_free(struct kv_lmdb *store, size_t *pages)
+{
+    MDB_txn *txn = NULL;
+    MDB_cursor *cursor = NULL;
+    MDB_val key, list;
+    int code = mdb_txn_begin(store->env, NULL, MDB_RDONLY, &txn);
+    if (code == 0)
+        code = mdb_cursor_open(txn, 0, &cursor);
+    while (code == 0 && (code = mdb_cursor_get(cursor, &key, &list, MDB_NEXT)) == 0) {
+        size_t count = 0; /* the list's first word */
+        memcpy(&count, list.mv_data, list.mv_size < sizeof count ? 0 : sizeof count);
+        *pages += count;
+    }
+    if (cursor)
+        mdb_cursor_close(cursor);
+    mdb_txn_abort(txn);
+    return code == MDB_NOTFOUND ? 0 : code;
+}
+
+static bool lmdb_usage(struct kv *kv, unsigned *percent, struct error *err)
+{
+    struct kv_lmdb *store = self(kv);
+    MDB_envinfo info = {0};
+    MDB_stat stat_of = {.ms_psize = 1};
+    size_t unused = 0;
+    int code = mdb_env_info(store->env, &info);
+    code = code ? code : mdb_env_stat(store->env, &stat_of);
+    size_t all = info.me_mapsize / stat_of.ms_psize, used = info.me_last_pgno + 1;
+    if (code == 0 && used > all / 2)
+        code = count_free(store, &unused);
+    *percent = all && unused < used ? (unsigned)((used - unused) * 100 / all) : 0;
+    return code == 0 || fail(err, code, "asking how full the store is");
+}
+
 /* --- opening and closing --- */
 
 static void kv_lmdb_free(struct kv_lmdb *store)
@@ -446,6 +482,7 @@ struct kv *kv_lmdb_open(const char *folder, size_t map_bytes, struct error *err)
         .apply = lmdb_apply,
         .batch_begin = lmdb_batch_begin,
         .batch_end = lmdb_batch_end,
+        .usage = lmdb_usage,
         .free = lmdb_free,
     };
     AUTO(kv_lmdb) *store = memory_new(sizeof *store);

@@ -22,7 +22,7 @@ struct kv_memory {
     uint64_t revision, revision_before;
     unsigned conflict_percent;
     uint64_t random;
-    atomic_uint failing_ends;
+    atomic_uint failing_ends, percent;
 };
 
 static struct kv_memory *self(struct kv *kv)
@@ -202,6 +202,17 @@ void kv_memory_fail_ends(struct kv *kv, unsigned ends)
     atomic_store(&self(kv)->failing_ends, ends);
 }
 
+void kv_memory_set_usage(struct kv *kv, unsigned percent)
+{
+    atomic_store(&self(kv)->percent, percent);
+}
+
+static bool memory_usage(struct kv *kv, unsigned *percent, struct error *err UNUSED)
+{
+    *percent = atomic_load(&self(kv)->percent);
+    return true;
+}
+
 static void memory_free(struct kv *kv)
 {
     entries_done(&self(kv)->entries);
@@ -217,6 +228,7 @@ struct kv *kv_memory_new(unsigned conflict_percent, uint64_t seed)
         .apply = memory_apply,
         .batch_begin = memory_batch_begin,
         .batch_end = memory_batch_end,
+        .usage = memory_usage,
         .free = memory_free,
     };
     struct kv_memory *memory = memory_new(sizeof *memory);

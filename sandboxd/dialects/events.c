@@ -68,8 +68,9 @@ static void append_escaped(struct text *to, uint8_t byte)
 }
 
 /* Runs of plain bytes are copied whole. */
-static void append_json_string(struct text *to, const uint8_t *data, size_t size)
+void events_append_escaped(struct text *to, const void *from, size_t size)
 {
+    const uint8_t *data = from;
     size_t plain = 0;
     for (size_t i = 0; i < size; i++) {
         if (data[i] >= 0x20 && data[i] != '"' && data[i] != '\\')
@@ -106,7 +107,7 @@ void events_data(struct text *to, enum http_framing framing, enum output_stream 
     begin(to, framing, output_stream_name(stream));
     text_append_format(to, ",\"offset\":%llu,\"%s\":\"", (unsigned long long)offset, is_text ? "data" : "data_b64");
     if (is_text)
-        append_json_string(to, data, size);
+        events_append_escaped(to, data, size);
     else
         append_base64(to, data, size);
     text_append(to, "\"", 1);
@@ -206,6 +207,7 @@ json_t *events_process(const struct process_view *view)
     json_object_set_new(object, "pid", json_integer(view->pid));
     json_object_set_new(object, "command", valid_text(view->title));
     json_object_set_new(object, "state", json_string(view->ended ? "ended" : "running"));
+    json_object_set_new(object, "stdin", json_string(view->stdin_open ? "open" : "closed"));
     json_object_set_new(object, "started_at", time_text(view->started_ms));
     if (view->timeout_ms)
         json_object_set_new(object, "timeout", json_real((double)view->timeout_ms / 1000.0));

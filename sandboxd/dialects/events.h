@@ -16,6 +16,9 @@
  * means wait for more. *is_text tells which. */
 size_t events_split(const uint8_t *data, size_t size, bool last, bool *is_text) MUST_USE;
 
+/** Valid UTF-8 as the inside of a JSON string. */
+void events_append_escaped(struct text *to, const void *from, size_t size);
+
 /** {"type":"stdout","offset":n,"data":"..."} (or "data_b64"). Text must be valid UTF-8. */
 void events_data(struct text *to, enum http_framing framing, enum output_stream stream, uint64_t offset,
                  const uint8_t *data, size_t size, bool is_text);

@@ -3,10 +3,9 @@
 
 #include "sandboxd/dialects/events.h"
 #include "sandboxd/dialects/exec_request.h"
+#include "sandboxd/dialects/info.h"
 #include "sandboxd/dialects/output_reply.h"
 #include "sandboxd/dialects/plane.h"
-#include "shared/base/clock.h"
-#include "shared/base/memory.h"
 #include "shared/base/text.h"
 
 #include <string.h>
@@ -146,8 +145,7 @@ static bool parse_signal(const json_t *body, int *number, struct error *err)
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)body, name, value)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)body, name, value) {
         if (strcmp(name, "signal") != 0)
             return error_set(err, ERROR_INVALID, "unknown field \"%.64s\"", name);
     }
@@ -228,54 +226,6 @@ static void handle_output(struct http_request *request)
 
 /* ---- info ---- */
 
-static json_t *time_text(int64_t wall_ms)
-{
-    char text[CLOCK_TEXT_BYTES];
-    clock_format(text, wall_ms);
-    return json_string(text);
-}
-
-static json_t *sandbox_facts(const struct registry_view *view)
-{
-    json_t *limits = json_pack("{s:f,s:I,s:I,s:I}", "cpu", (double)view->limits.cpu_milli / 1000.0, "memory_mb",
-                               (json_int_t)(view->limits.memory_bytes >> 20), "disk_mb",
-                               (json_int_t)(view->limits.disk_bytes >> 20), "pids", (json_int_t)view->limits.pids);
-    json_t *object = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s}", "id", view->id, "name", view->name, "state",
-                               view->state == REGISTRY_LIVE ? "active" : "terminating", "template", view->template_name,
-                               "isolation", view->isolation, "storage", view->storage);
-    json_object_set_new(object, "resources", limits);
-    json_object_set_new(object, "created_at", time_text(view->created_ms));
-    json_object_set_new(object, "max_expires_at", time_text(view->deadline_ms));
-    return object;
-}
-
-static json_t *scope_list(const struct scope_set *set)
-{
-    char text[SCOPE_TEXT_BYTES];
-    scope_format(set, text);
-    json_t *list = json_array();
-    char *rest = NULL;
-    for (const char *atom = strtok_r(text, " ", &rest); atom; atom = strtok_r(NULL, " ", &rest))
-        json_array_append_new(list, json_string(atom));
-    return list;
-}
-
-static json_t *token_facts(const struct capability_claims *claims)
-{
-    json_t *links = json_array();
-    for (size_t i = 0; i < claims->link_count; i++)
-        json_array_append_new(links, json_string(claims->link_ids[i]));
-    json_t *object = json_pack("{s:s,s:s,s:s,s:s}", "jti", claims->jti, "principal", claims->principal, "thread_id",
-                               claims->thread_id, "lease", claims->lease);
-    if (claims->actor[0])
-        json_object_set_new(object, "actor", json_string(claims->actor));
-    json_object_set_new(object, "scopes", scope_list(&claims->scopes));
-    json_object_set_new(object, "issued_at", time_text(claims->issued_at * 1000));
-    json_object_set_new(object, "expires_at", time_text(claims->expires_at * 1000));
-    json_object_set_new(object, "links", links);
-    return object;
-}
-
 static void handle_info(struct http_request *request)
 {
     AUTO_REGISTRY_VIEW view = {0};
@@ -285,10 +235,9 @@ static void handle_info(struct http_request *request)
         http_reply_error(request, &err);
         return;
     }
-    json_t *object = json_object();
-    json_object_set_new(object, "sandbox", sandbox_facts(&view));
-    json_object_set_new(object, "token", token_facts(&caller_of(request)->claims));
-    http_reply_json(request, 200, object);
+    AUTO_TEXT text = {0};
+    info_append(&text, &view, &caller_of(request)->claims);
+    http_reply_bytes(request, 200, "application/json", text.data, text.length);
 }
 
 static void handle_health(struct http_request *request)

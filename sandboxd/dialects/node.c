@@ -64,9 +64,22 @@ static struct http_request *find_waiting(void *cookie, const struct verb_answer 
 
 /* ---- prepare ---- */
 
-/* Borrowed from the message. */
-static bool parse_prepare(const json_t *message, struct fl_prepare *prepare, uint32_t *epoch, const json_t **env,
-                          struct error *err)
+static bool parse_env(const json_t *variables, char env[static ENV_BYTES], struct error *err)
+{
+    const char *name;
+    json_t *value;
+    if (variables && !json_is_object(variables) && !json_is_null(variables))
+        return error_set(err, ERROR_INVALID, "env: an object of strings");
+    json_object_foreach ((json_t *)(uintptr_t)variables, name, value) {
+        if (!json_is_string(value))
+            return error_set(err, ERROR_INVALID, "env: \"%.64s\" is not a string", name);
+        if (!env_add(env, name, json_string_value(value), err))
+            return false;
+    }
+    return true;
+}
+
+static bool parse_prepare(const json_t *message, struct fl_prepare *prepare, struct error *err)
 {
     const char *id, *name, *template_name, *isolation;
     json_int_t cpu_milli, memory_bytes, disk_bytes, pids, deadline, key_epoch;
@@ -83,34 +96,15 @@ static bool parse_prepare(const json_t *message, struct fl_prepare *prepare, uin
                                               .pids = (uint32_t)pids,
                                               .memory_bytes = (uint64_t)memory_bytes,
                                               .disk_bytes = (uint64_t)disk_bytes},
-                                   .deadline_wall_ms = deadline};
+                                   .deadline_wall_ms = deadline,
+                                   .epoch = (uint32_t)key_epoch};
     bool fits = text_copy(prepare->id, sizeof prepare->id, id) &&
                 text_copy(prepare->hostname, sizeof prepare->hostname, name) &&
                 text_copy(prepare->template_name, sizeof prepare->template_name, template_name) &&
                 text_copy(prepare->isolation, sizeof prepare->isolation, isolation);
-    if (!in_range || !fits || (variables && !json_is_object(variables) && !json_is_null(variables)))
+    if (!in_range || !fits)
         return error_set(err, ERROR_INVALID, "prepare: a field is out of its range");
-    *epoch = (uint32_t)key_epoch;
-    *env = json_is_object(variables) ? variables : NULL;
-    return true;
-}
-
-/* "NAME=value" texts of the sandbox: checked by the same rules as a command's. */
-static struct command *parse_env(const json_t *env, struct error *err)
-{
-    AUTO(command) *holder = command_new();
-    const char *name;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)env, name, value)
-    {
-        if (!json_is_string(value)) {
-            error_set(err, ERROR_INVALID, "env: \"%.64s\" is not a string", name);
-            return NULL;
-        }
-        if (!command_add_variable(holder, name, json_string_value(value), err))
-            return NULL;
-    }
-    return TAKE(holder);
+    return parse_env(variables, prepare->env, err);
 }
 
 static void prepared(void *cookie, const struct verb_answer *answer)
@@ -137,15 +131,10 @@ static void prepared(void *cookie, const struct verb_answer *answer)
 static bool handle_prepare(struct http_request *request, const json_t *message, uint64_t number, struct error *err)
 {
     struct fl_prepare prepare;
-    uint32_t epoch = 0;
-    const json_t *env = NULL;
-    if (!parse_prepare(message, &prepare, &epoch, &env, err))
-        return false;
-    AUTO(command) *holder = parse_env(env, err);
-    if (!holder)
+    if (!parse_prepare(message, &prepare, err))
         return false;
     void *cookie = wait_for(request, number, prepare.id);
-    sandboxes_prepare(plane_of(request)->sandboxes, &prepare, epoch, holder->variables, prepared, cookie);
+    sandboxes_prepare(plane_of(request)->sandboxes, &prepare, prepared, cookie);
     return true;
 }
 

@@ -2,6 +2,7 @@
 #include "sandboxd/dialects/output_reply.h"
 
 #include "sandboxd/dialects/events.h"
+#include "sandboxd/dialects/plane.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -23,9 +24,11 @@ struct output_reply {
     bool streaming;                    /* the reply has started */
     bool full;                         /* waits for drained */
     bool pulling, over;                /* over inside pull: freed at its end */
+    bool skipped;                      /* a stream's rest waits for more bytes, and nothing was sent since */
     struct text texts[OUTPUT_STREAMS]; /* ONE_JSON */
     bool truncated[OUTPUT_STREAMS];
-    char id[FRONT_INIT_ID_BYTES];
+    struct registry *registry; /* where it shows, while it lasts, that the sandbox is in use */
+    char sandbox_id[CAPABILITY_ID_BYTES];
 };
 
 static void pull(void *cookie);
@@ -34,8 +37,11 @@ static void plan_timer(struct output_reply *reply);
 /* Nothing reaches it any more; whoever runs its steps frees it. */
 static void reply_over(struct output_reply *reply)
 {
+    if (reply->over)
+        return;
     follower_close(TAKE(reply->follower));
     loop_timer_cancel(TAKE(reply->timer));
+    registry_detach(reply->registry, reply->sandbox_id, clock_wall_ms());
     reply->over = true;
 }
 
@@ -164,6 +170,15 @@ static void collect(struct output_reply *reply, const struct follower_item *item
     follower_consumed(reply->follower, item->stream, item->size);
 }
 
+/* The beginning of a character waits for its rest. True when the other stream may have something meanwhile: when it was
+ * not just there that we came from. */
+static bool skip(struct output_reply *reply, enum output_stream stream)
+{
+    bool other_has_data = follower_skip(reply->follower, stream), again = other_has_data && !reply->skipped;
+    reply->skipped = true;
+    return again;
+}
+
 /* False when nothing more can be sent now: what is there is the beginning of a character. */
 static bool on_data(struct output_reply *reply, const struct follower_item *item, const uint8_t *data)
 {
@@ -175,7 +190,8 @@ static bool on_data(struct output_reply *reply, const struct follower_item *item
     bool last = item->stage == FOLLOWER_LAST || reply->plan.kind == OUTPUT_REPLY_SNAPSHOT;
     size_t size = events_split(data, item->size, last, &is_text);
     if (size == 0)
-        return follower_skip(reply->follower, item->stream);
+        return skip(reply, item->stream);
+    reply->skipped = false;
     AUTO_TEXT text = {0};
     events_data(&text, reply->plan.framing, item->stream, item->offset, data, size, is_text);
     follower_consumed(reply->follower, item->stream, size);
@@ -238,6 +254,7 @@ static void pull(void *cookie)
     if (reply->full)
         return;
     uint8_t buffer[CHUNK_BYTES];
+    reply->skipped = false;
     reply->pulling = true; /* the request may end inside any of these */
     while (!reply->over && !reply->full && step(reply, buffer)) {
     }
@@ -256,7 +273,7 @@ static void tell_time(struct output_reply *reply)
         fail(reply, &err);
         return;
     }
-    if (reply->full)
+    if (reply->full || !reply->streaming)
         return;
     AUTO_TEXT text = {0};
     events_keepalive(&text, reply->plan.framing);
@@ -278,7 +295,7 @@ static void on_timer(void *cookie)
 
 static void plan_timer(struct output_reply *reply)
 {
-    uint64_t at = clock_boot_ns() + KEEPALIVE_NS;
+    uint64_t at = reply->streaming ? clock_boot_ns() + KEEPALIVE_NS : UINT64_MAX;
     at = reply->expires_ns < at ? reply->expires_ns : at;
     reply->timer = loop_timer_start(http_request_loop(reply->request), at, on_timer, reply);
 }
@@ -291,6 +308,11 @@ struct output_reply *output_reply_new(struct http_request *request, const struct
     int64_t left_ms = plan->expires_s * 1000 - clock_wall_ms();
     reply->expires_ns = clock_boot_ns() + (left_ms > 0 ? (uint64_t)left_ms * UINT64_C(1000000) : 0);
     reply->follower = follower_new(plan->mode, plan->offsets, pull, reply);
+    reply->registry = sandboxes_registry(plane_of(request)->sandboxes);
+    memcpy(reply->sandbox_id, caller_of(request)->claims.sandbox_id, sizeof reply->sandbox_id);
+    registry_attach(reply->registry, reply->sandbox_id);
+    if (plan->kind == OUTPUT_REPLY_ONE_JSON) /* a stream's begins with it */
+        plan_timer(reply);
     http_request_when_gone(request, on_gone, reply);
     return reply;
 }

@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -132,6 +133,7 @@ static bool give_up_rights(const struct front *front, uid_t uid, gid_t gid, stru
     };
     if (!confine_user(uid, gid, err))
         return false;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* a change of uid forgets it */
     int abi = 0;
     /* The listener is bound after this, by the server: binding stays allowed. */
     if (confine_landlock(paths, sizeof paths / sizeof *paths, false, &abi, err))
@@ -187,6 +189,7 @@ static void on_sandbox_ended(void *context)
 /* Without the launcher there is nothing to guard and nobody to restart us: systemd or `parley up` starts both anew. */
 static void on_launcher_gone(void *context UNUSED)
 {
+    log_flush();
     _exit(1);
 }
 

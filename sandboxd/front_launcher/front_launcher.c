@@ -82,11 +82,17 @@ static bool check_hostname(const char name[static FRONT_LAUNCHER_NAME_BYTES], st
     return true;
 }
 
+static bool check_keeping(uint32_t epoch, const char env[static ENV_BYTES], struct error *err)
+{
+    return (epoch > 0 || wrong(err, "epoch")) && (env_is_whole(env) || wrong(err, "env"));
+}
+
 static bool check_prepare(const struct fl_prepare *prepare, struct error *err)
 {
     if (!check_id(prepare->id, err) || !check_hostname(prepare->hostname, err) ||
         !check_name(prepare->template_name, NAME_EXTRA, "template", err) ||
-        !check_name(prepare->isolation, NAME_EXTRA, "isolation", err))
+        !check_name(prepare->isolation, NAME_EXTRA, "isolation", err) ||
+        !check_keeping(prepare->epoch, prepare->env, err))
         return false;
     return prepare->deadline_wall_ms > 0 || wrong(err, "deadline");
 }
@@ -106,7 +112,7 @@ static bool check_sandbox(const struct fl_sandbox *sandbox, struct error *err)
     if (!check_id(sandbox->id, err) || !check_hostname(sandbox->hostname, err) ||
         !check_name(sandbox->template_name, NAME_EXTRA, "template", err) ||
         !check_name(sandbox->isolation, NAME_EXTRA, "isolation", err) ||
-        !check_name(sandbox->storage, NAME_EXTRA, "storage", err))
+        !check_name(sandbox->storage, NAME_EXTRA, "storage", err) || !check_keeping(sandbox->epoch, sandbox->env, err))
         return false;
     const char *path = sandbox->socket_path;
     if (!is_padded(path, sizeof sandbox->socket_path) || !text_is_made_of(path, sizeof sandbox->socket_path, "/._") ||
@@ -143,7 +149,9 @@ static bool check_body(const struct front_launcher_message *message, struct erro
     case FL_REFUSED:
         return check_refused(&message->as.refused, err);
     case FL_ENDED:
-        return check_id(message->as.ended.id, err) && check_name(message->as.ended.reason, REASON_EXTRA, "reason", err);
+        return check_id(message->as.ended.id, err) &&
+               check_name(message->as.ended.reason, REASON_EXTRA, "reason", err) &&
+               (message->as.ended.epoch > 0 || wrong(err, "epoch"));
     default:
         return true; /* FL_READY and FL_ADOPTED have no body */
     }
@@ -189,9 +197,11 @@ int front_launcher_receive(int socket, struct front_launcher_message *message, e
     if (!front_launcher_check(&got, (size_t)size, received_count, sender, err)) {
         for (size_t i = 0; i < received_count; i++)
             close(received[i]);
+        explicit_bzero(&got, sizeof got);
         return -1;
     }
     *message = got;
+    explicit_bzero(&got, sizeof got); /* it may hold keys */
     if (received_count)
         memcpy(fds, received, sizeof(int) * received_count);
     *fd_count = received_count;

@@ -5,6 +5,7 @@
  *  size, type, unterminated or impossible text is refused whole. Descriptors travel as listed at each type. */
 #pragma once
 
+#include "sandboxd/front_launcher/env.h"
 #include "shared/base/error.h"
 #include "shared/capability/keys.h"
 
@@ -57,6 +58,8 @@ struct fl_prepare {
     char isolation[FRONT_LAUNCHER_NAME_BYTES]; /* "auto" or a backend's name */
     struct fl_limits limits;
     int64_t deadline_wall_ms; /* hard deadline, UTC; at most config max_lifetime from now */
+    uint32_t epoch;           /* lowest key epoch in force, from 1; one already running keeps the higher of the two */
+    char env[ENV_BYTES];      /* variables of every command; one already running keeps those it has */
 };
 
 struct fl_destroy {
@@ -93,11 +96,15 @@ struct fl_sandbox {
     int64_t created_wall_ms, deadline_wall_ms;
     struct key root;      /* sandbox root: KDF(node key, sandbox, id) */
     char socket_path[64]; /* init.sock, below STATE/sandboxd/run: "12/init.sock" */
+    uint32_t epoch;       /* as in fl_prepare */
+    char env[ENV_BYTES];
 };
 
 struct fl_ended {
     char id[FRONT_LAUNCHER_ID_BYTES];
     char reason[FRONT_LAUNCHER_NAME_BYTES]; /* deleted, max_lifetime, oom, crashed, unknown */
+    uint32_t epoch;                         /* as in fl_sandbox, as the next: who has a valid token is told the end */
+    struct key root;
 };
 
 /** One message; `request` pairs an answer with its question (0 in what nobody asked for). */

@@ -5,9 +5,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 enum { NAME_BYTES = 64 };
 
@@ -31,6 +34,17 @@ int cgroup_make(int run, uint64_t serial, struct error *err)
         unlinkat(run, name, AT_REMOVEDIR);
     }
     return fd;
+}
+
+pid_t cgroup_clone(int directory, struct error *err)
+{
+    struct clone_args args = {.flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (unsigned)directory};
+    pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+    if (pid < 0) {
+        bool full = errno == EAGAIN || errno == ENOMEM;
+        error_set_errno(err, full ? ERROR_NO_CAPACITY : ERROR_INTERNAL, "clone3 into the command's cgroup");
+    }
+    return pid;
 }
 
 static bool write_one(int run, const char *path)

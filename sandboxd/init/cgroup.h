@@ -6,9 +6,12 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /** Makes the directory and opens it (O_CLOEXEC); -1 with ERROR_NO_CAPACITY or ERROR_INTERNAL. */
 int cgroup_make(int run, uint64_t serial, struct error *err) MUST_USE;
+/** clone3(2) into the cgroup open at `directory`: 0 in the child, -1 with ERROR_NO_CAPACITY or ERROR_INTERNAL. */
+pid_t cgroup_clone(int directory, struct error *err) MUST_USE;
 
 /** Kills all in it at once; false where it cannot be done this way (cgroup.kill needs Linux 5.14). */
 bool cgroup_kill(int run, uint64_t serial);

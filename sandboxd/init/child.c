@@ -1,8 +1,10 @@
-/* child.c - see child.h. The order matters: cgroups and /dev/null need init's rights, cwd must not have them, and the
- * seccomp program comes last, because it need not allow any of what stands before it. */
+/* child.c - see child.h. The order matters: cgroups and /dev/null need init's rights, which are given up before
+ * anything of the command is looked at; what follows the seccomp program (dup2, chdir, reading the command) it allows
+ * to all. */
 #include "sandboxd/init/child.h"
 
 #include "sandboxd/init/inherit.h"
+#include "shared/base/fd.h"
 #include "shared/base/text.h"
 
 #include <errno.h>
@@ -19,21 +21,6 @@
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
-static bool set_up_stdio(const struct child_plan *plan, struct error *err)
-{
-    int input = plan->stdin_end;
-    if (input < 0)
-        input = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (input < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "open /dev/null");
-    if (dup2(input, 0) < 0 || dup2(plan->stdout_end, 1) < 0 || dup2(plan->stderr_end, 2) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "dup2 of the standard streams");
-    /* All is O_CLOEXEC from birth; this is for the one that may be forgotten. */
-    if (syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "close_range");
-    return true;
-}
-
 static bool join_cgroups(const struct child_plan *plan, struct error *err)
 {
     for (size_t i = 0; i < plan->join_count; i++) {
@@ -43,23 +30,9 @@ static bool join_cgroups(const struct child_plan *plan, struct error *err)
     return true;
 }
 
-static bool drop_capability_bounds(struct error *err)
-{
-    for (unsigned long capability = 0; capability < 64; capability++) {
-        if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0)
-            continue;
-        if (errno == EINVAL && capability > 0)
-            return true; /* beyond the kernel's last */
-        return error_set_errno(err, ERROR_INTERNAL, "dropping capability %lu", capability);
-    }
-    return true;
-}
-
 /* By raw system calls: glibc's would ask all threads of a process it does not know was cloned. */
 static bool become_user(struct error *err)
 {
-    if (!drop_capability_bounds(err))
-        return false;
     /* Where setgroups(2) is denied (user_namespaces(7)), having none already is as good. */
     if (syscall(SYS_setgroups, 0, NULL) < 0 && syscall(SYS_getgroups, 0, NULL) != 0)
         return error_set_errno(err, ERROR_INTERNAL, "setgroups");
@@ -79,23 +52,52 @@ static bool become_user(struct error *err)
     return true;
 }
 
-static bool prepare(const struct child_plan *plan, struct error *err)
+/* stdin, unless the command has its own. */
+static bool open_null(struct error *err)
+{
+    AUTO_FD int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (null < 0 || dup2(null, 0) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "open /dev/null");
+    return true;
+}
+
+/* One that waits holds nothing of other commands: it would keep their stdin open. */
+static bool close_all_but(int socket, struct error *err)
+{
+    bool is_closed = (socket == 3 || syscall(SYS_close_range, 3U, (unsigned)socket - 1, 0U) == 0) &&
+                     syscall(SYS_close_range, (unsigned)socket + 1, ~0U, 0U) == 0;
+    return is_closed || error_set_errno(err, ERROR_INTERNAL, "close_range");
+}
+
+/* What needs to know nothing of the command. `socket` -1: the command is at hand. */
+static bool prepare(const struct child_plan *plan, int socket, struct error *err)
 {
     sigset_t none;
     sigemptyset(&none);
     if (sigprocmask(SIG_SETMASK, &none, NULL) < 0 || setsid() < 0)
         return error_set_errno(err, ERROR_INTERNAL, "a session of its own");
-    if (!set_up_stdio(plan, err) || !join_cgroups(plan, err))
+    if (!open_null(err) || !join_cgroups(plan, err) || (socket >= 0 && !close_all_but(socket, err)))
         return false;
     if (setrlimit(RLIMIT_NOFILE, plan->files) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "RLIMIT_NOFILE");
     umask(022);
     if (!become_user(err))
         return false;
-    if (chdir(plan->command->cwd) < 0)
-        return error_set_errno(err, ERROR_INVALID, "cwd %s", plan->command->cwd);
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, plan->filter) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "seccomp");
+    return true;
+}
+
+static bool take_place(const struct child_order *order, struct error *err)
+{
+    if ((order->stdin_end >= 0 && dup2(order->stdin_end, 0) < 0) || dup2(order->stdout_end, 1) < 0 ||
+        dup2(order->stderr_end, 2) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "dup2 of the standard streams");
+    /* All is O_CLOEXEC from birth; this is for the one that may be forgotten. */
+    if (syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "close_range");
+    if (chdir(order->command->cwd) < 0)
+        return error_set_errno(err, ERROR_INVALID, "cwd %s", order->command->cwd);
     return true;
 }
 
@@ -177,11 +179,49 @@ static bool execute(const struct front_init_command *command, struct error *err)
     }
 }
 
-_Noreturn void child_run(const struct child_plan *plan)
+static _Noreturn void refuse(int refusal, const struct error *err)
+{
+    ssize_t told = write(refusal, err, sizeof *err);
+    _exit(told == (ssize_t)sizeof *err ? 127 : 126);
+}
+
+static _Noreturn void become(const struct child_order *order)
 {
     struct error err = {0};
-    if (prepare(plan, &err))
-        execute(plan->command, &err);
-    ssize_t told = write(plan->refusal, &err, sizeof err);
-    _exit(told == (ssize_t)sizeof err ? 127 : 126);
+    if (take_place(order, &err))
+        execute(order->command, &err);
+    refuse(order->refusal, &err);
+}
+
+_Noreturn void child_run(const struct child_plan *plan, const struct child_order *order)
+{
+    struct error err = {0};
+    if (!prepare(plan, -1, &err))
+        refuse(order->refusal, &err);
+    become(order);
+}
+
+_Noreturn void child_wait(const struct child_plan *plan, int socket)
+{
+    struct error err = {0};
+    struct front_init_command command;
+    void *memory;
+    char byte;
+    int fds[FD_MESSAGE_FDS];
+    size_t count = 0;
+    (void)prctl(PR_SET_NAME, CHILD_WAIT_NAME, 0, 0, 0);
+    /* A failure is told by the next child, which is made for a command and fails in the same way. */
+    if (!prepare(plan, socket, &err) || fd_receive_message(socket, &byte, 1, fds, &count, &err) != 1 ||
+        count <= CHILD_FD_STDERR)
+        _exit(126);
+    if (!front_init_command_read(fds[CHILD_FD_MEMORY], &command, &memory, &err))
+        refuse(fds[CHILD_FD_REFUSAL], &err);
+    const struct child_order order = {
+        .command = &command,
+        .stdin_end = count > CHILD_FD_STDIN ? fds[CHILD_FD_STDIN] : -1,
+        .stdout_end = fds[CHILD_FD_STDOUT],
+        .stderr_end = fds[CHILD_FD_STDERR],
+        .refusal = fds[CHILD_FD_REFUSAL],
+    };
+    become(&order);
 }

@@ -6,16 +6,30 @@
 #include <linux/filter.h>
 #include <sys/resource.h>
 
+/** What holds for every command. */
 struct child_plan {
-    const struct front_init_command *command;
-    int stdin_end, stdout_end, stderr_end; /* stdin_end -1: /dev/null */
-    int refusal;                           /* a close-on-exec pipe: gets a struct error, or the end when execve came */
-    const int *join;                       /* v1 cgroup.procs, to write "0" to */
+    const int *join; /* v1 cgroup.procs, to write "0" to */
     size_t join_count;
     const struct sock_fprog *filter;
     const struct rlimit *files;
 };
 
+/** What one command is. */
+struct child_order {
+    const struct front_init_command *command;
+    int stdin_end, stdout_end, stderr_end; /* stdin_end -1: /dev/null */
+    int refusal;                           /* a close-on-exec pipe: gets a struct error, or the end when execve came */
+};
+
 /** In the child only. ERROR_INVALID cwd, ERROR_NOT_FOUND command, ERROR_FORBIDDEN not executable, ERROR_TOO_LARGE
  *  arguments, else ERROR_INTERNAL. Allocates nothing. */
-_Noreturn void child_run(const struct child_plan *plan);
+_Noreturn void child_run(const struct child_plan *plan, const struct child_order *order);
+
+/* The descriptors of an order to a child that waits; stdin is left out for /dev/null. */
+enum child_fd { CHILD_FD_MEMORY, CHILD_FD_REFUSAL, CHILD_FD_STDOUT, CHILD_FD_STDERR, CHILD_FD_STDIN, CHILD_FDS };
+
+#define CHILD_WAIT_NAME "init-spare" /* as ps shows it */
+
+/** In a child made in advance (spare.h): gives up all rights, then waits on `socket` for one message with these
+ *  descriptors, and becomes that command. Leaves when the other end closes. */
+_Noreturn void child_wait(const struct child_plan *plan, int socket);

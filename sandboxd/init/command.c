@@ -168,6 +168,7 @@ void command_reaped(struct command *command, struct init *init, int status, cons
     command->due_boot_ns = 0;
     leave_directory(command, init);
     connection_tell(init, command);
+    init->spare_due = true;
 }
 
 void command_kill(struct command *command, struct init *init)

@@ -25,6 +25,13 @@ struct watch {
     int fd; /* -1: not watched */
 };
 
+/** See spare.h. */
+struct spare {
+    pid_t pid;       /* 0: there is none */
+    uint64_t serial; /* run/e<serial> */
+    int socket;      /* takes its command; -1: it is gone, but not reaped yet */
+};
+
 struct init {
     int epoll;
     int run;         /* the v2 cgroup `run` */
@@ -38,6 +45,9 @@ struct init {
     struct command *commands[FRONT_INIT_COMMANDS]; /* in the order of their starts */
     size_t count;
     uint64_t last_serial; /* names run/e<serial>, never reused */
+
+    struct spare spare;
+    bool spare_due; /* to be made as soon as there is nothing else to do */
 
     struct command_queue untold; /* what the connected front has not been told; empty without one */
     bool welcome_told, current_told;

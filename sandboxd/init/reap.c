@@ -2,6 +2,7 @@
 #include "sandboxd/init/reap.h"
 
 #include "sandboxd/init/command.h"
+#include "sandboxd/init/spare.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -27,6 +28,8 @@ void reap_children(struct init *init)
         struct command *command = command_find_pid(init, pid);
         if (command != NULL)
             command_reaped(command, init, status, &usage);
+        else
+            spare_reaped(init, pid);
     }
     init->reap_again = true;
 }

@@ -4,17 +4,15 @@
 #include "sandboxd/init/command.h"
 #include "sandboxd/init/connection.h"
 #include "sandboxd/init/deadline.h"
+#include "sandboxd/init/spare.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 
 enum {
     SPARE_FDS = 16 /* stay free for the front's connections and messages */
@@ -79,19 +77,27 @@ static void refuse_start(struct init *init, const char *id, const struct error *
     connection_tell(init, command);
 }
 
-static pid_t clone_into(int directory, struct error *err)
+static bool launch_in_cgroup(struct init *init, struct command *command, const struct child_order *order,
+                             struct error *err)
 {
-    struct clone_args args = {.flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (unsigned)directory};
-    pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
-    if (pid < 0) {
-        bool full = errno == EAGAIN || errno == ENOMEM;
-        error_set_errno(err, full ? ERROR_NO_CAPACITY : ERROR_INTERNAL, "clone3 into the command's cgroup");
+    command->serial = init->last_serial + 1;
+    AUTO_FD int directory = cgroup_make(init->run, command->serial, err);
+    if (directory < 0)
+        return false;
+    init->last_serial = command->serial;
+    command->pid = cgroup_clone(directory, err);
+    if (command->pid == 0) {
+        const struct child_plan plan = child_plan_of(init);
+        child_run(&plan, order);
     }
-    return pid;
+    if (command->pid > 0)
+        return true;
+    cgroup_remove(init->run, command->serial);
+    return false;
 }
 
-/* Clones the child into `directory`; it tells through the pipe that the command then watches. */
-static bool launch(struct init *init, struct command *command, const struct front_init_command *what, int directory,
+/* Has the spare child become it, or a new one; either tells through the pipe that the command then watches. */
+static bool launch(struct init *init, struct command *command, const struct front_init_command *what, int memory,
                    struct error *err)
 {
     int ends[2];
@@ -100,37 +106,18 @@ static bool launch(struct init *init, struct command *command, const struct fron
     AUTO_FD int refusal = ends[1];
     if (!watch_add(init, &command->watch, ends[0], EPOLLIN, err))
         return false;
-    struct child_plan plan = {
+    const struct child_order order = {
         .command = what,
         .stdin_end = command->streams.stdin_end,
         .stdout_end = command->streams.stdout_end,
         .stderr_end = command->streams.stderr_end,
         .refusal = refusal,
-        .join = init->join,
-        .join_count = init->join_count,
-        .filter = &init->filter,
-        .files = &init->files,
     };
     command->start_boot_ns = clock_boot_ns();
     command->start_wall_ms = clock_wall_ms();
-    command->pid = clone_into(directory, err);
-    if (command->pid == 0)
-        child_run(&plan);
+    bool is_launched = spare_take(init, command, &order, memory) || launch_in_cgroup(init, command, &order, err);
     streams_close_child_ends(&command->streams);
-    return command->pid > 0;
-}
-
-static bool launch_in_cgroup(struct init *init, struct command *command, const struct front_init_command *what,
-                             struct error *err)
-{
-    command->serial = ++init->last_serial;
-    AUTO_FD int directory = cgroup_make(init->run, command->serial, err);
-    if (directory < 0)
-        return false;
-    if (launch(init, command, what, directory, err))
-        return true;
-    cgroup_remove(init->run, command->serial);
-    return false;
+    return is_launched;
 }
 
 static bool start(struct init *init, const struct fi_start *start, int memory, struct error *err)
@@ -148,7 +135,7 @@ static bool start(struct init *init, const struct fi_start *start, int memory, s
     struct command *command = new_command(start->id);
     int limit = init->files_limit - SPARE_FDS;
     if (!streams_open(&command->streams, start->with_stdin == 1, limit, err) ||
-        !launch_in_cgroup(init, command, &what, err)) {
+        !launch(init, command, &what, memory, err)) {
         command_free(command, init);
         return false;
     }

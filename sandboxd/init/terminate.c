@@ -66,4 +66,6 @@ void terminate_clean_up(struct init *init)
         if (init->commands[i]->serial != 0)
             cgroup_remove(init->run, init->commands[i]->serial);
     }
+    if (init->spare.pid != 0)
+        cgroup_remove(init->run, init->spare.serial);
 }

@@ -25,7 +25,19 @@ struct isolation_plan {
     int init_program; /* sealed memfd of parley-init */
 };
 
-/** A living sandbox. -1 for a descriptor that this host cannot give; isolation_close closes all. */
+/** Each of a sandbox's tmpfs has an inode for so many bytes of its size. One takes ISOLATION_INODE_BYTES of memory, by
+ *  the kernel's own count (BOGO_INODE_SIZE). */
+#define ISOLATION_BYTES_PER_INODE 8192
+#define ISOLATION_INODE_BYTES     1024
+
+/** How large /dev/shm is. */
+static inline uint64_t isolation_shared_bytes(uint64_t memory_bytes)
+{
+    const uint64_t most = 64ULL << 20;
+    return memory_bytes / 8 < most ? memory_bytes / 8 : most;
+}
+
+/** A living sandbox, with all descriptors; isolation_close closes them and leaves -1. */
 struct isolation_sandbox {
     pid_t init_pid;
     uint64_t init_start;        /* field 22 of /proc/<pid>/stat: with the pid and the boot it names the process */

@@ -82,11 +82,14 @@ static void refuse(struct dialogue *dialogue, uint64_t request, const char *id, 
     say(dialogue, FL_REFUSED, request)->message.as.refused = *why;
 }
 
-static void say_ended(struct dialogue *dialogue, uint64_t request, const char *id, const char *reason)
+/* NULL end: nothing is known of it. */
+static void say_ended(struct dialogue *dialogue, uint64_t request, const char *id, const struct sandbox_end *end)
 {
     struct fl_ended *ended = &say(dialogue, FL_ENDED, request)->message.as.ended;
     (void)!text_copy(ended->id, sizeof ended->id, id);
-    (void)!text_copy(ended->reason, sizeof ended->reason, reason);
+    (void)!text_copy(ended->reason, sizeof ended->reason, end ? end->reason : "unknown");
+    ended->epoch = end ? end->epoch : 1;
+    key_sandbox_root(&ended->root, &dialogue->identity->node_key, ended->id);
 }
 
 static void say_sandbox(struct dialogue *dialogue, uint64_t request, const struct sandbox *sandbox, bool reused,
@@ -108,6 +111,8 @@ static void say_sandbox(struct dialogue *dialogue, uint64_t request, const struc
     said->reused = reused;
     said->created_wall_ms = record->created_wall_ms;
     said->deadline_wall_ms = record->deadline_wall_ms;
+    said->epoch = record->epoch;
+    memcpy(said->env, record->env, sizeof said->env);
     key_sandbox_root(&said->root, &dialogue->identity->node_key, record->id);
     snprintf(said->socket_path, sizeof said->socket_path, "%" PRIu32 "/init.sock", record->slot);
 }
@@ -140,7 +145,7 @@ static void answer_ready(struct dialogue *dialogue, uint64_t request)
     for (uint64_t number = some_forgotten ? all->ended_count - SANDBOXES_ENDED_KEPT : 0; number < all->ended_count;
          number++) {
         const struct sandbox_end *end = &all->ended[number % SANDBOXES_ENDED_KEPT];
-        say_ended(dialogue, 0, end->id, end->reason);
+        say_ended(dialogue, 0, end->id, end);
     }
     dialogue->ends_told = all->ended_count;
     dialogue->ready = true;
@@ -151,13 +156,16 @@ static void answer_prepare(struct dialogue *dialogue, uint64_t request, const st
 {
     struct error err = {0};
     struct sandbox *sandbox = sandboxes_find(dialogue->sandboxes, prepare->id);
-    const char *ended = sandbox ? NULL : sandboxes_end_reason(dialogue->sandboxes, prepare->id);
+    const struct sandbox_end *end = sandbox ? NULL : sandboxes_find_end(dialogue->sandboxes, prepare->id);
     if (sandbox && !sandbox->ending) {
-        say_sandbox(dialogue, request, sandbox, true, true);
+        if (sandboxes_raise_epoch(dialogue->sandboxes, sandbox, prepare->epoch, &err))
+            say_sandbox(dialogue, request, sandbox, true, true);
+        else
+            refuse(dialogue, request, prepare->id, &err);
         return;
     }
-    if (sandbox || ended)
-        error_set(&err, ERROR_GONE, "%s", sandbox ? sandbox->reason : ended);
+    if (sandbox || end)
+        error_set(&err, ERROR_GONE, "%s", sandbox ? sandbox->reason : end->reason);
     struct fl_limits limits = {0};
     bool allowed = err.kind == ERROR_NONE && policy_judge(dialogue->settings, prepare, clock_wall_ms(), &limits, &err);
     sandbox = allowed ? sandboxes_create(dialogue->sandboxes, prepare, &limits, &err) : NULL;
@@ -175,8 +183,7 @@ static void answer_destroy(struct dialogue *dialogue, uint64_t request, const st
         sandboxes_end(dialogue->sandboxes, sandbox, destroy->reason);
         return; /* the end is told when there is one */
     }
-    const char *reason = sandboxes_end_reason(dialogue->sandboxes, destroy->id);
-    say_ended(dialogue, request, destroy->id, reason ? reason : "unknown");
+    say_ended(dialogue, request, destroy->id, sandboxes_find_end(dialogue->sandboxes, destroy->id));
 }
 
 static void answer_deadline(struct dialogue *dialogue, uint64_t request, const struct fl_deadline *deadline)
@@ -242,17 +249,24 @@ bool dialogue_receive(struct dialogue *dialogue, struct error *err)
 
 /* --- sending --- */
 
-/* Sends with the sandbox's descriptors; skips one that ended meanwhile, of which an end is told. */
+/* Sends with the sandbox's descriptors; skips one that ended meanwhile, of which an end is told, and one whose
+ * descriptors cannot be had now: a later FL_PREPARE finds it. */
 static bool send_with_descriptors(struct dialogue *dialogue, const struct front_launcher_message *message,
                                   struct error *err)
 {
     struct sandbox *sandbox = sandboxes_find(dialogue->sandboxes, message->as.sandbox.id);
-    struct error gone = {0};
-    if (!sandbox || sandbox->ending || !sandboxes_open_stats(dialogue->sandboxes, sandbox, &gone)) {
+    struct error why = {0};
+    if (!sandbox || sandbox->ending || !sandboxes_open_stats(dialogue->sandboxes, sandbox, &why)) {
+        bool lives = why.kind != ERROR_NONE && why.kind != ERROR_NOT_FOUND;
+        if (lives)
+            log_error("launcher", "%s sandbox=%s", why.message, message->as.sandbox.id);
         if (message->request == 0)
             return true;
         struct front_launcher_message refused = {.type = FL_REFUSED, .request = message->request};
-        error_set(&refused.as.refused, ERROR_GONE, "the sandbox ended at once");
+        if (lives)
+            refused.as.refused = why;
+        else
+            error_set(&refused.as.refused, ERROR_GONE, "the sandbox ended at once");
         return front_launcher_send(dialogue->socket, &refused, NULL, 0, err);
     }
     int fds[FL_FDS] = {sandbox->handle.init};
@@ -268,7 +282,7 @@ static void say_new_ends(struct dialogue *dialogue)
     struct sandboxes *all = dialogue->sandboxes;
     while (dialogue->ready && dialogue->ends_told < all->ended_count) {
         const struct sandbox_end *end = &all->ended[dialogue->ends_told++ % SANDBOXES_ENDED_KEPT];
-        say_ended(dialogue, end->destroy_request, end->id, end->reason);
+        say_ended(dialogue, end->destroy_request, end->id, end);
     }
 }
 

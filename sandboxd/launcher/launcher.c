@@ -53,7 +53,7 @@ static bool watch(const struct launcher *launcher, int fd, uint32_t events, uint
 static bool watch_init(void *context, uint32_t slot, int pidfd, struct error *err)
 {
     const struct launcher *launcher = context;
-    return watch(launcher, pidfd, EPOLLIN, tag(SOURCE_INIT, slot), err);
+    return watch(launcher, pidfd, EPOLLIN | EPOLLONESHOT, tag(SOURCE_INIT, slot), err);
 }
 
 /* --- the front --- */

@@ -1,5 +1,6 @@
 #include "sandboxd/launcher/policy.h"
 
+#include "sandboxd/isolation/isolation.h"
 #include "shared/base/text.h"
 
 #include <inttypes.h>
@@ -11,6 +12,7 @@ enum { CLOCK_SLACK_MS = 10000 };
 static const uint64_t MIB = 1024ULL * 1024;
 static const uint64_t MEMORY_MIN_BYTES = 16ULL * 1024 * 1024;
 static const uint64_t DISK_MIN_BYTES = 1024ULL * 1024;
+static const uint64_t KEPT_BYTES = 64ULL * 1024 * 1024; /* for processes, at least, where memory is twice that */
 enum { CPU_MIN = 50, PIDS_MIN = 16 };
 
 static const char *const TEMPLATES[] = {"base"};
@@ -33,6 +35,21 @@ static bool in_range(const char *field, uint64_t value, uint64_t min, uint64_t m
                      max, value);
 }
 
+/* Of what memory is there for a tmpfs, how many bytes its size may be: it needs its inodes, too. */
+static uint64_t size_within(uint64_t memory_bytes)
+{
+    return memory_bytes / (ISOLATION_BYTES_PER_INODE + ISOLATION_INODE_BYTES) * ISOLATION_BYTES_PER_INODE;
+}
+
+/* So large that with disk and /dev/shm full there is memory to run commands in: the rm that makes room, for one. In
+ * whole MiB, as disk_mb is. */
+static uint64_t largest_disk(uint64_t memory_bytes)
+{
+    uint64_t kept = memory_bytes / 8 > KEPT_BYTES ? memory_bytes / 8 : KEPT_BYTES;
+    kept = kept < memory_bytes / 2 ? kept : memory_bytes / 2;
+    return (size_within(memory_bytes - kept) - isolation_shared_bytes(memory_bytes)) / MIB * MIB;
+}
+
 static bool judge_limits(const struct settings *settings, const struct fl_limits *asked, struct fl_limits *in_force,
                          struct error *err)
 {
@@ -41,12 +58,14 @@ static bool judge_limits(const struct settings *settings, const struct fl_limits
         !in_range("pids", limits.pids, PIDS_MIN, (uint64_t)settings->pids_max, err) ||
         !in_range("memory_bytes", limits.memory_bytes, MEMORY_MIN_BYTES, (uint64_t)settings->memory_mb_max * MIB, err))
         return false;
+    uint64_t most = largest_disk(limits.memory_bytes);
     if (limits.disk_bytes == 0)
-        limits.disk_bytes = limits.memory_bytes / 2;
-    if (limits.disk_bytes > limits.memory_bytes)
+        limits.disk_bytes = limits.memory_bytes / 2 < most ? limits.memory_bytes / 2 : most;
+    if (limits.disk_bytes > most)
         return error_set(err, ERROR_INVALID,
-                         "storage tmpfs counts as memory: disk_mb must be at most memory_mb, %" PRIu64 ", not %" PRIu64,
-                         limits.memory_bytes / MIB, limits.disk_bytes / MIB);
+                         "storage tmpfs counts as memory: with memory_mb %" PRIu64 ", disk_mb must be at most %" PRIu64
+                         ", not %" PRIu64,
+                         limits.memory_bytes / MIB, most / MIB, limits.disk_bytes / MIB);
     if (!in_range("disk_bytes", limits.disk_bytes, DISK_MIN_BYTES, (uint64_t)settings->disk_mb_max * MIB, err))
         return false;
     *in_force = limits;

@@ -12,7 +12,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAGIC = 0x50524543 /* PREC */, VERSION = 1 };
+enum { MAGIC = 0x50524543 /* PREC */, VERSION = 2 };
+
+/* No byte of it is padding, for all are summed. */
+_Static_assert(offsetof(struct record, checksum) ==
+                       offsetof(struct record, reserved) + sizeof((struct record){0}.reserved) &&
+                   sizeof(struct record) == offsetof(struct record, checksum) + sizeof(uint64_t),
+               "struct record has padding");
 
 static uint64_t checksum(const struct record *record)
 {
@@ -60,7 +66,8 @@ static bool is_sane(const struct record *record, uint32_t slot)
            is_text(record->id, sizeof record->id) && random_is_id(record->id, "sbx") &&
            is_text(record->hostname, sizeof record->hostname) &&
            is_text(record->template_name, sizeof record->template_name) &&
-           is_text(record->isolation, sizeof record->isolation) && is_text(record->boot_id, sizeof record->boot_id);
+           is_text(record->isolation, sizeof record->isolation) && is_text(record->boot_id, sizeof record->boot_id) &&
+           record->epoch > 0 && env_is_whole(record->env);
 }
 
 bool record_read(const char *folder, uint32_t slot, struct record *record, struct error *err)

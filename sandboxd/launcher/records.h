@@ -20,8 +20,10 @@ struct record {
     char hostname[FRONT_LAUNCHER_NAME_BYTES];
     char template_name[FRONT_LAUNCHER_NAME_BYTES];
     char isolation[FRONT_LAUNCHER_NAME_BYTES];
+    uint32_t epoch; /* lowest key epoch in force */
+    char env[ENV_BYTES];
     char boot_id[CLOCK_BOOT_ID_BYTES];
-    char reserved[3];
+    char reserved[7];
     uint64_t checksum; /* of all before it */
 };
 

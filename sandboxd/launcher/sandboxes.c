@@ -51,13 +51,13 @@ struct sandbox *sandboxes_find(struct sandboxes *all, const char *id)
     return NULL;
 }
 
-const char *sandboxes_end_reason(const struct sandboxes *all, const char *id)
+const struct sandbox_end *sandboxes_find_end(const struct sandboxes *all, const char *id)
 {
     uint64_t first = all->ended_count > SANDBOXES_ENDED_KEPT ? all->ended_count - SANDBOXES_ENDED_KEPT : 0;
     for (uint64_t number = first; number < all->ended_count; number++) {
         const struct sandbox_end *end = &all->ended[number % SANDBOXES_ENDED_KEPT];
         if (strcmp(end->id, id) == 0)
-            return end->reason;
+            return end;
     }
     return NULL;
 }
@@ -71,6 +71,7 @@ static void note_end(struct sandboxes *all, const struct sandbox *sandbox)
     struct sandbox_end *end = &all->ended[all->ended_count++ % SANDBOXES_ENDED_KEPT];
     memcpy(end->id, sandbox->record.id, sizeof end->id);
     memcpy(end->reason, sandbox->reason, sizeof end->reason);
+    end->epoch = sandbox->record.epoch;
     end->destroy_request = sandbox->destroy_request;
 }
 
@@ -168,10 +169,7 @@ void sandboxes_init_ended(struct sandboxes *all, uint32_t slot)
         return;           /* an event of who had the slot before */
     find_reason(sandbox); /* before the cgroup that tells is gone */
     sandbox->ending = true;
-    if (try_remove(all, sandbox) || sandbox->handle.init < 0)
-        return;
-    close(sandbox->handle.init); /* it stays readable: no need to be told again and again */
-    sandbox->handle.init = -1;
+    try_remove(all, sandbox);
 }
 
 /* --- making --- */
@@ -193,6 +191,8 @@ static void fill_record(struct record *record, const struct fl_prepare *prepare,
     memcpy(record->id, prepare->id, sizeof record->id);
     memcpy(record->hostname, prepare->hostname, sizeof record->hostname);
     memcpy(record->template_name, prepare->template_name, sizeof record->template_name);
+    record->epoch = prepare->epoch;
+    memcpy(record->env, prepare->env, sizeof record->env);
 }
 
 static bool create_in(struct sandboxes *all, struct sandbox *sandbox, struct error *err)
@@ -257,6 +257,18 @@ bool sandboxes_move_deadline(struct sandboxes *all, struct sandbox *sandbox, int
     if (!record_write(all->house.record_folder, &moved, err))
         return false;
     sandbox->record = moved;
+    return true;
+}
+
+bool sandboxes_raise_epoch(struct sandboxes *all, struct sandbox *sandbox, uint32_t epoch, struct error *err)
+{
+    if (epoch <= sandbox->record.epoch)
+        return true;
+    struct record raised = sandbox->record;
+    raised.epoch = epoch;
+    if (!record_write(all->house.record_folder, &raised, err))
+        return false;
+    sandbox->record = raised;
     return true;
 }
 
@@ -336,26 +348,31 @@ static bool adopt(struct sandboxes *all, struct sandbox *sandbox, struct error *
 }
 
 /* Takes up what an earlier launcher wrote of one slot. */
-static void take_up(struct sandboxes *all, uint32_t slot)
+static bool take_up(struct sandboxes *all, uint32_t slot, struct error *err)
 {
-    struct error err = {0};
+    struct error why = {0};
     struct record record = {0};
-    bool known = record_read(all->house.record_folder, slot, &record, &err);
+    bool known = record_read(all->house.record_folder, slot, &record, &why);
     struct sandbox *sandbox = add(all, slot);
     if (known) {
         sandbox->record = record;
-        if (adopt(all, sandbox, &err)) {
+        if (adopt(all, sandbox, &why)) {
             log_info("launcher", "sandbox adopted sandbox=%s slot=%" PRIu32 " pid=%d", record.id, slot,
                      (int)record.init_pid);
-            return;
+            return true;
+        }
+        if (why.kind != ERROR_NOT_FOUND && why.kind != ERROR_CONFLICT) { /* it lives: the next launcher may adopt it */
+            *err = why;
+            return error_prefix(err, "adopt sandbox %s", record.id);
         }
         if (record.state != RECORD_LIVE)
             memset(sandbox->record.id, 0, sizeof sandbox->record.id);
     }
     log_warn("launcher", "remains of a sandbox are removed sandbox=%s slot=%" PRIu32 ": %s",
-             sandbox->record.id[0] ? sandbox->record.id : "unknown", slot, err.message);
+             sandbox->record.id[0] ? sandbox->record.id : "unknown", slot, why.message);
     find_reason(sandbox);
     sandboxes_end(all, sandbox, "crashed");
+    return true;
 }
 
 static void take_up_orphans(struct sandboxes *all, const uint32_t *slots, size_t count, const char *what)
@@ -392,7 +409,8 @@ bool sandboxes_start(struct sandboxes *all, const struct sandboxes_house *house,
     AUTO_FREE uint32_t *found = memory_array(SLOTS_COUNT, sizeof *found);
     size_t count = record_list(house->record_folder, found, SLOTS_COUNT);
     for (size_t i = 0; i < count; i++)
-        take_up(all, found[i]);
+        if (!take_up(all, found[i], err))
+            return false;
     count = house->backend->list(found, SLOTS_COUNT);
     take_up_orphans(all, found, count, "cgroup");
     count = list_folders(house->run_folder, found, SLOTS_COUNT);

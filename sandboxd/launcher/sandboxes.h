@@ -23,10 +23,12 @@ struct sandbox {
 struct sandbox_end {
     char id[FRONT_LAUNCHER_ID_BYTES];
     char reason[FRONT_LAUNCHER_NAME_BYTES];
+    uint32_t epoch;
     uint64_t destroy_request;
 };
 
-/** Who looks at a pidfd: called with each new init; the descriptor is closed (which ends the watch) when it ended. */
+/** Who looks at a pidfd: called with each new init. To be told once: it stays readable, and closing ours does not end
+ *  the watch while the front has a copy. */
 struct sandboxes_watch {
     bool (*add)(void *context, uint32_t slot, int pidfd, struct error *err);
     void *context;
@@ -63,7 +65,7 @@ void sandboxes_done(struct sandboxes *all);
 struct sandbox *sandboxes_find(struct sandboxes *all, const char *id) MUST_USE;
 
 /** How the sandbox `id` ended, of those still kept; NULL. */
-const char *sandboxes_end_reason(const struct sandboxes *all, const char *id) MUST_USE;
+const struct sandbox_end *sandboxes_find_end(const struct sandboxes *all, const char *id) MUST_USE;
 
 /** Makes a sandbox as told; the policy has said yes. NULL: nothing of it is left. ERROR_NO_CAPACITY, or what failed. */
 struct sandbox *sandboxes_create(struct sandboxes *all, const struct fl_prepare *prepare,
@@ -71,6 +73,9 @@ struct sandbox *sandboxes_create(struct sandboxes *all, const struct fl_prepare 
 
 bool sandboxes_move_deadline(struct sandboxes *all, struct sandbox *sandbox, int64_t deadline_wall_ms,
                              struct error *err) MUST_USE;
+
+/** The key epoch in force, for good; a lower one changes nothing. */
+bool sandboxes_raise_epoch(struct sandboxes *all, struct sandbox *sandbox, uint32_t epoch, struct error *err) MUST_USE;
 
 /** Kills it; a reason given before stays. May free it when it can be removed at once. */
 void sandboxes_end(struct sandboxes *all, struct sandbox *sandbox, const char *reason);

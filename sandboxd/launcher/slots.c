@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +19,16 @@ enum { LOCK_MAX_BYTES = 8192, SUBID_MAX_BYTES = 1024 * 1024, STATUS_MAX_BYTES = 
 static char *lock_path(const struct slots *slots, uint32_t slot)
 {
     return memory_printf("%s/%" PRIu32, slots->folder, slot);
+}
+
+/* For looking at a lock and then removing it: other launchers of this machine wait until the descriptor is closed.
+ * Should that not be possible it is -1, and what was looked at is done all the same. */
+static int hold_folder(const struct slots *slots)
+{
+    AUTO_FD int fd = open(slots->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd >= 0 && flock(fd, LOCK_EX) < 0 && errno == EINTR) {
+    }
+    return TAKE_FD(fd);
 }
 
 /* The state folder that the lock names; NULL when there is no lock. */
@@ -78,6 +89,7 @@ static void find_busy(bool busy[static SLOTS_COUNT])
 
 static void remove_abandoned(struct slots *slots)
 {
+    AUTO_FD int held UNUSED = hold_folder(slots);
     bool looked = false;
     bool *busy = memory_array(SLOTS_COUNT, sizeof *busy);
     for (uint32_t slot = 0; slot < SLOTS_COUNT; slot++) {
@@ -96,8 +108,11 @@ static void remove_abandoned(struct slots *slots)
 
 bool slots_start(struct slots *slots, const char *folder, const char *state, const char *etc, struct error *err)
 {
-    if (!fd_make_folders(folder, 0755, err))
+    if (!fd_make_folders(folder, 0700, err))
         return false;
+    /* Who has which sandbox is nobody's business; locks of before were 0644. */
+    if (chmod(folder, 0700) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "chmod %s", folder);
     *slots = (struct slots){.folder = memory_string(folder), .state = memory_string(state)};
     block_of_file(slots, etc, "subuid");
     block_of_file(slots, etc, "subgid");
@@ -120,7 +135,7 @@ static bool lock(const struct slots *slots, uint32_t slot, const char *id, bool 
     AUTO_FREE char *path = lock_path(slots, slot);
     AUTO_FREE char *beside = memory_printf("%s/.%" PRIu32 ".%d", slots->folder, slot, (int)getpid());
     AUTO_FREE char *text = memory_printf("%s\n%s\n", slots->state, id);
-    AUTO_FD int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+    AUTO_FD int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return error_set_errno(err, ERROR_INTERNAL, "create %s", beside);
     bool written = fd_write_all(fd, text, strlen(text), err);
@@ -170,6 +185,7 @@ void slots_release(struct slots *slots, uint32_t slot)
 {
     if (slot >= SLOTS_COUNT)
         return;
+    AUTO_FD int held UNUSED = hold_folder(slots);
     AUTO_FREE char *path = lock_path(slots, slot);
     AUTO_FREE char *owner = lock_owner(slots, slot);
     if (text_equal(owner, slots->state))

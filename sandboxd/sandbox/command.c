@@ -121,18 +121,18 @@ static void put_variable(char **variables, size_t *count, char *variable)
     variables[(*count)++] = variable;
 }
 
-int command_seal(const struct command *command, char *const *sandbox_variables, struct error *err)
+int command_seal(const struct command *command, const char *sandbox_env, struct error *err)
 {
     size_t sandbox_count = 0;
-    while (sandbox_variables && sandbox_variables[sandbox_count])
+    for (const char *text = sandbox_env; *text; text += strlen(text) + 1)
         sandbox_count++;
     AUTO_FREE char **variables =
         memory_array(DEFAULT_COUNT + sandbox_count + command->variable_count + 1, sizeof *variables);
     size_t count = 0;
     for (size_t i = 0; i < DEFAULT_COUNT; i++)
         variables[count++] = (char *)(uintptr_t)DEFAULT_VARIABLES[i]; /* only read; the type is execve's */
-    for (size_t i = 0; i < sandbox_count; i++)
-        put_variable(variables, &count, sandbox_variables[i]);
+    for (const char *text = sandbox_env; *text; text += strlen(text) + 1)
+        put_variable(variables, &count, (char *)(uintptr_t)text);
     for (size_t i = 0; i < command->variable_count; i++)
         put_variable(variables, &count, command->variables[i]);
     struct front_init_command sealed = {

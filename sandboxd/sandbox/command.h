@@ -40,9 +40,9 @@ bool command_add_variable(struct command *command, const char *name, const char 
 /** Tells two commands apart: arguments, cwd, variables, timeout and input; not the id. */
 void command_hash(const struct command *command, uint8_t hash[static COMMAND_HASH_BYTES]);
 
-/** The sealed memfd for FI_START: defaults, then `sandbox_variables` (NULL-ended, may be NULL), then the command's own,
- *  the last of one name winning. -1 as front_init_command_seal. */
-int command_seal(const struct command *command, char *const *sandbox_variables, struct error *err) MUST_USE;
+/** The sealed memfd for FI_START: defaults, then `sandbox_env` (env.h), then the command's own, the last of one name
+ *  winning. -1 as front_init_command_seal. */
+int command_seal(const struct command *command, const char *sandbox_env, struct error *err) MUST_USE;
 
 /** The command line as one text, cut to fit. */
 void command_title(const struct command *command, char *to, size_t size);

@@ -133,6 +133,8 @@ static enum follower_what read_stream(struct follower *follower, enum output_str
     item->size = output_read(output, item->offset, buffer, size, &item->gap_to);
     if (item->gap_to > item->offset) {
         follower->read_to[stream] = item->gap_to;
+        if (follower->owner_waits)
+            look_owner(follower);
         return FOLLOWER_GAP;
     }
     return item->size ? FOLLOWER_DATA : FOLLOWER_NOTHING;

@@ -212,8 +212,10 @@ static void send_waiting(void *cookie)
             loop_watch_writable(link->watch, send_waiting, link);
             return;
         }
-        if (!sent) /* the read side notices the end and reconnects */
+        if (!sent) { /* whatever it is: the read side sees the end, and reconnects */
+            (void)shutdown(loop_watch_fd(link->watch), SHUT_RDWR);
             return;
+        }
         link->first = entry->next;
         if (!link->first)
             link->last = NULL;
@@ -222,12 +224,18 @@ static void send_waiting(void *cookie)
     }
 }
 
+/* What ends something is sent at most once for each command, and would be missed for ever: it is not counted. */
+static bool is_bounded(uint32_t type)
+{
+    return type != FI_EOF && type != FI_FORGET && type != FI_TERMINATE && type != FI_DEADLINE;
+}
+
 bool init_link_send(struct init_link *link, const struct front_init_message *message, int fd, struct error *err)
 {
     AUTO_FD int held = fd;
     if (message->type == FI_START && !link->watch)
         return error_set(err, ERROR_STARTING, "the sandbox's init is being reached; try again");
-    if (link->waiting >= INIT_LINK_WAITING_MAX)
+    if (link->waiting >= INIT_LINK_WAITING_MAX && is_bounded(message->type))
         return error_set(err, ERROR_NO_CAPACITY, "the sandbox's init does not take more commands now");
     struct waiting *entry = memory_new(sizeof *entry);
     memcpy(&entry->message, message, sizeof *message);

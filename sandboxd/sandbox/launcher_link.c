@@ -72,6 +72,8 @@ static void arrive(void *cookie)
     struct arrival *arrival = cookie;
     if (!arrival->all->stopping)
         sandbox_put(arrival->all, &arrival->facts, arrival->fds, arrival->fd_count, arrival->hold, arrival->asked);
+    else if (arrival->asked)
+        verb_finish(arrival->asked, NULL);
     for (size_t i = 0; i < arrival->fd_count; i++)
         if (arrival->fds[i] >= 0)
             close(arrival->fds[i]);
@@ -83,7 +85,7 @@ static bool take_sandbox(struct launcher_link *link, const struct fl_sandbox *fa
                          bool hold, struct verb *asked)
 {
     struct sandboxes *all = link->all;
-    if (!registry_put(all->registry, facts, asked ? asked->epoch : 0, clock_wall_ms()))
+    if (!registry_put(all->registry, facts, clock_wall_ms()))
         return false;
     struct arrival *arrival = memory_new(sizeof *arrival);
     *arrival = (struct arrival){.all = all, .facts = *facts, .fd_count = fd_count, .hold = hold, .asked = asked};
@@ -109,7 +111,7 @@ static void depart(void *cookie)
 static void take_end(struct launcher_link *link, const struct fl_ended *ended)
 {
     struct sandboxes *all = link->all;
-    if (!registry_ended(all->registry, ended->id, ended->reason, clock_wall_ms()))
+    if (!registry_ended(all->registry, ended, clock_wall_ms()))
         return;
     log_info("sandbox", "sandbox ended sandbox=%s reason=%s", ended->id, ended->reason);
     struct departure *departure = memory_new(sizeof *departure);
@@ -146,8 +148,10 @@ static void take_message(struct launcher_link *link, struct front_launcher_messa
         verb_finish(asked, &err);
         return;
     }
-    if (message->type == FL_ENDED)
+    if (message->type == FL_ENDED) {
         take_end(link, &message->as.ended);
+        key_done(&message->as.ended.root);
+    }
     if (asked)
         verb_finish(asked, message->type == FL_REFUSED ? &message->as.refused : NULL);
 }
@@ -198,11 +202,14 @@ bool launcher_link_meet(struct launcher_link *link, struct fl_identity *identity
             return false;
         if (message.type == FL_IDENTITY) {
             *identity = message.as.identity;
+            explicit_bzero(&message.as.identity, sizeof message.as.identity);
             identified = true;
         } else if (message.type == FL_SANDBOX) {
             (void)take_sandbox(link, &message.as.sandbox, fds, fd_count, true, NULL);
+            key_done(&message.as.sandbox.root);
         } else if (message.type == FL_ENDED) {
             take_end(link, &message.as.ended);
+            key_done(&message.as.ended.root);
         } else if (message.type == FL_REFUSED) {
             *err = message.as.refused;
             return false;

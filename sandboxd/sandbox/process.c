@@ -48,6 +48,7 @@ struct process *process_new(struct sandbox *sandbox, const char *id)
 void process_show(const struct process *process, struct process_view *view)
 {
     *view = process->view;
+    view->stdin_open = process->stdin_pipe && !(process->inputs_last && process->inputs_last->eof);
     for (int i = 0; i < OUTPUT_STREAMS; i++)
         if (process->streams[i].output) {
             view->length[i] = process->streams[i].output->length;
@@ -138,6 +139,7 @@ void process_free(struct process *process)
     struct error gone = {0};
     error_set(&gone, ERROR_CONFLICT, "command %s is over", process->view.id);
     process_input_close(process, &gone);
+    loop_timer_cancel(process->end_timer);
     while (process->followers)
         drop_follower(&process->followers);
     for (int i = 0; i < OUTPUT_STREAMS; i++)
@@ -169,13 +171,14 @@ static void forget(struct process *process)
 
 static void on_forget_timer(void *cookie);
 
-/* The next one whose replay time is over; ends are told in their order, but for background output. */
+/* The next one whose replay time is over. It runs from the day the end is told: before, a driver that is behind has yet
+ * to take what the command wrote. */
 static void plan_forgetting(struct sandbox *sandbox)
 {
     loop_timer_cancel(TAKE(sandbox->forget_timer));
     uint64_t next = UINT64_MAX;
     for (const struct process *process = sandbox->processes; process; process = process->next)
-        if (process->state == PROCESS_ENDED && process->forget_at < next)
+        if (process->end_told && process->forget_at < next)
             next = process->forget_at;
     if (next != UINT64_MAX)
         sandbox->forget_timer = loop_timer_start(sandbox->loop, next, on_forget_timer, sandbox);
@@ -188,7 +191,7 @@ static void on_forget_timer(void *cookie)
     uint64_t now = clock_boot_ns();
     for (struct process *process = sandbox->processes, *next; process; process = next) {
         next = process->next;
-        if (process->state == PROCESS_ENDED && process->forget_at <= now)
+        if (process->end_told && process->forget_at <= now)
             forget(process);
     }
     plan_forgetting(sandbox);
@@ -328,6 +331,20 @@ static void fill_end(struct process *process, const struct fi_exited *exited)
     end->oom = killed && usage_oom_kills(process->sandbox->stats[FL_FD_OOM]) > process->oom_before;
 }
 
+static const uint64_t END_LOOK_NS = 1000000000;
+
+/* The end waits for bytes that were in a pipe, and no event tells when somebody inside took them out. */
+static void look_for_end(void *cookie)
+{
+    struct process *process = cookie;
+    process->end_timer = NULL;
+    for (int i = 0; i < OUTPUT_STREAMS; i++)
+        process_output_pump(&process->streams[i]);
+    if (!process->end_told)
+        process->end_timer =
+            loop_timer_start(process->sandbox->loop, clock_boot_ns() + END_LOOK_NS, look_for_end, process);
+}
+
 void process_exited(struct sandbox *sandbox, const struct fi_exited *exited)
 {
     struct process *process = process_find(sandbox, exited->id);
@@ -336,7 +353,6 @@ void process_exited(struct sandbox *sandbox, const struct fi_exited *exited)
     fill_end(process, exited);
     process->state = PROCESS_ENDED;
     process->view.ended = true;
-    process->forget_at = clock_boot_ns() + PROCESS_REPLAY_NS;
     log_info("audit", "action=exit sandbox=%s id=%s exit_code=%d signal=%d timed_out=%d oom=%d wall_ms=%llu",
              sandbox->facts.id, process->view.id, process->view.end.exit_code, process->view.end.signal,
              process->view.end.timed_out, process->view.end.oom, (unsigned long long)process->view.end.wall_ms);
@@ -354,8 +370,9 @@ void process_exited(struct sandbox *sandbox, const struct fi_exited *exited)
     for (int i = 0; i < OUTPUT_STREAMS; i++)
         process_output_pump(&process->streams[i]);
     process_check_end(process);
-    if (!sandbox->forget_timer)
-        plan_forgetting(sandbox);
+    if (!process->end_told)
+        process->end_timer =
+            loop_timer_start(process->sandbox->loop, clock_boot_ns() + END_LOOK_NS, look_for_end, process);
 }
 
 void process_check_end(struct process *process)
@@ -366,6 +383,9 @@ void process_check_end(struct process *process)
         if (process->streams[i].pipe && process->streams[i].output->length < process->streams[i].end_at)
             return;
     process->end_told = true;
+    process->forget_at = clock_boot_ns() + PROCESS_REPLAY_NS;
+    if (!process->sandbox->forget_timer) /* else it is set for one whose end was told earlier */
+        plan_forgetting(process->sandbox);
     for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
         tell_ended(process, holder->follower);
     for (int i = 0; i < OUTPUT_STREAMS; i++) /* most commands leave one of them empty: no descriptor for nothing */

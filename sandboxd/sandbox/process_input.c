@@ -10,6 +10,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+bool process_input_has_room(const struct sandbox *sandbox, size_t size, struct error *err)
+{
+    if (sandbox->input_bytes + size <= SANDBOX_INPUT_BYTES)
+        return true;
+    return error_set(err, ERROR_RATE_LIMITED,
+                     "the commands of this sandbox have not read their input yet; send more when they have");
+}
+
 bool process_input_add(struct process *process, uint8_t *data, size_t size, bool eof, struct verb *asked,
                        struct error *err)
 {
@@ -22,9 +30,12 @@ bool process_input_add(struct process *process, uint8_t *data, size_t size, bool
     if (process->input_bytes + size > PROCESS_INPUT_BYTES)
         return error_set(err, ERROR_RATE_LIMITED, "command %s has not read its input yet; send more when it has",
                          process->view.id);
+    if (!process_input_has_room(process->sandbox, size, err))
+        return false;
     struct process_input *input = memory_new(sizeof *input);
     *input = (struct process_input){.data = TAKE(held), .size = size, .eof = eof, .asked = asked};
     process->input_bytes += size;
+    process->sandbox->input_bytes += size;
     if (process->inputs_last)
         process->inputs_last->next = input;
     else
@@ -42,6 +53,7 @@ static void finish_first(struct process *process, const struct error *err)
     if (!process->inputs)
         process->inputs_last = NULL;
     process->input_bytes -= input->size;
+    process->sandbox->input_bytes -= input->size;
     if (input->asked)
         verb_finish(input->asked, err);
     free(input->data);
@@ -81,7 +93,7 @@ static void close_for_good(struct process *process)
     memcpy(message.as.name.id, process->view.id, sizeof message.as.name.id);
     struct error err = {0};
     if (!sandbox_send(process->sandbox, &message, -1, &err))
-        return; /* only a full queue refuses; the command then keeps its stdin until it ends */
+        return; /* init_link_send refuses no FI_EOF */
     error_set(&err, ERROR_CONFLICT, "stdin of command %s is closed", process->view.id);
     process_input_close(process, &err);
 }

@@ -141,6 +141,9 @@ void process_output_pump(struct process_stream *stream)
         output_pump(stream->output, loop_watch_fd(stream->pipe), limit_of(stream), BUDGET_BYTES);
     uint64_t grown = stream->output->length - before;
     process->sandbox->kept_bytes += grown;
+    /* Whoever holds the pipe inside may have read back what the command left in it: that never comes. */
+    if (process->state == PROCESS_ENDED && pumped == OUTPUT_EMPTY && stream->end_at > stream->output->length)
+        stream->end_at = stream->output->length;
     if (pumped == OUTPUT_END)
         close_pipe(stream);
     else if (stream->output->length >= limit_of(stream))

@@ -42,7 +42,7 @@ static bool attach_to_known(struct sandbox *sandbox, struct verb *verb, const ui
 
 static bool send_start(struct sandbox *sandbox, const struct command *command, const char *id, struct error *err)
 {
-    int memory = command_seal(command, sandbox->variables, err);
+    int memory = command_seal(command, sandbox->facts.env, err);
     if (memory < 0)
         return false;
     struct front_init_message message = {.type = FI_START};
@@ -62,7 +62,8 @@ static struct process *start(struct sandbox *sandbox, struct verb *verb, struct 
         return NULL;
     }
     struct command *command = verb->command;
-    if (!send_start(sandbox, command, verb->process_id, err))
+    if (!process_input_has_room(sandbox, command->input_size, err) ||
+        !send_start(sandbox, command, verb->process_id, err))
         return NULL;
     struct process *process = process_new(sandbox, verb->process_id);
     command_title(command, process->view.title, sizeof process->view.title);
@@ -80,7 +81,7 @@ static void give_input(struct process *process, struct command *command)
         return;
     struct error err = {0};
     bool added = process_input_add(process, TAKE(command->input), command->input_size, eof, NULL, &err);
-    (void)added; /* a new command's queue is empty and its request bounded: it fits */
+    (void)added; /* a new command's queue is empty, its request bounded, and the sandbox had room: it fits */
 }
 
 void process_verb_exec(struct sandbox *sandbox, struct verb *verb)

@@ -22,6 +22,7 @@ struct process_view {
     char title[256];                                            /* the command line, cut; valid UTF-8 */
     int pid;                                                    /* as seen inside */
     bool ended;                                                 /* `end` holds */
+    bool stdin_open;                                            /* more may be sent to it */
     bool output_gone;                                           /* only the end is still known */
     int64_t started_ms;                                         /* UTC */
     uint64_t timeout_ms;                                        /* 0: none */

@@ -1,6 +1,7 @@
 /* registry.c - the one table of sandboxes that every loop may read. */
 #include "sandboxd/sandbox/registry.h"
 
+#include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -15,7 +16,8 @@ struct entry {
     struct entry *next_ended;  /* in the order of their ends; only when ended */
     bool reported;             /* the negotiator knows of its end */
     void *seat;                /* the owning loop's */
-    _Atomic int64_t active_ms; /* the one field that readers write */
+    _Atomic int64_t active_ms; /* this and the next are what readers write */
+    atomic_uint attached;
     struct registry_view view; /* but for active_ms */
 };
 
@@ -122,23 +124,30 @@ static void fill(struct registry_view *view, const struct fl_sandbox *sandbox)
     view->root = sandbox->root;
 }
 
-bool registry_put(struct registry *registry, const struct fl_sandbox *sandbox, uint32_t epoch, int64_t now_ms)
+/* A living one. */
+static struct entry *entry_new(struct registry *registry, const char *id, int64_t now_ms)
+{
+    struct entry *entry = memory_new(sizeof *entry);
+    memcpy(entry->view.id, id, sizeof entry->view.id);
+    entry->view.epoch = 1;
+    entry->active_ms = now_ms;
+    entry->view.owner = registry_owner(registry, id);
+    registry->living++;
+    return entry;
+}
+
+bool registry_put(struct registry *registry, const struct fl_sandbox *sandbox, int64_t now_ms)
 {
     pthread_rwlock_wrlock(&registry->lock);
     struct entry **slot = slot_of(registry, sandbox->id);
     struct entry *entry = *slot;
     bool alive = !entry || entry->view.state != REGISTRY_ENDED;
-    if (!entry) {
-        entry = *slot = memory_new(sizeof *entry);
-        entry->view.epoch = 1;
-        entry->active_ms = now_ms;
-        entry->view.owner = registry_owner(registry, sandbox->id);
-        registry->living++;
-    }
+    if (!entry)
+        entry = *slot = entry_new(registry, sandbox->id, now_ms);
     if (alive)
         fill(&entry->view, sandbox);
-    if (alive && epoch > entry->view.epoch)
-        entry->view.epoch = epoch;
+    if (alive && sandbox->epoch > entry->view.epoch)
+        entry->view.epoch = sandbox->epoch;
     pthread_rwlock_unlock(&registry->lock);
     return alive;
 }
@@ -182,6 +191,26 @@ void registry_touch(struct registry *registry, const char *id, int64_t now_ms)
     pthread_rwlock_unlock(&registry->lock);
 }
 
+void registry_attach(struct registry *registry, const char *id)
+{
+    pthread_rwlock_rdlock(&registry->lock);
+    struct entry *entry = *slot_of(registry, id);
+    if (entry)
+        entry->attached++;
+    pthread_rwlock_unlock(&registry->lock);
+}
+
+void registry_detach(struct registry *registry, const char *id, int64_t now_ms)
+{
+    pthread_rwlock_rdlock(&registry->lock);
+    struct entry *entry = *slot_of(registry, id);
+    if (entry) {
+        entry->active_ms = now_ms;
+        entry->attached--;
+    }
+    pthread_rwlock_unlock(&registry->lock);
+}
+
 void registry_ending(struct registry *registry, const char *id, const char *reason)
 {
     pthread_rwlock_wrlock(&registry->lock);
@@ -194,14 +223,20 @@ void registry_ending(struct registry *registry, const char *id, const char *reas
     pthread_rwlock_unlock(&registry->lock);
 }
 
-bool registry_ended(struct registry *registry, const char *id, const char *reason, int64_t now_ms)
+bool registry_ended(struct registry *registry, const struct fl_ended *ended, int64_t now_ms)
 {
     pthread_rwlock_wrlock(&registry->lock);
-    struct entry *entry = *slot_of(registry, id);
-    bool ended_now = entry && entry->view.state != REGISTRY_ENDED;
+    struct entry **slot = slot_of(registry, ended->id);
+    struct entry *entry = *slot;
+    if (!entry) {
+        entry = *slot = entry_new(registry, ended->id, now_ms);
+        entry->view.root = ended->root;
+        entry->view.epoch = ended->epoch;
+    }
+    bool ended_now = entry->view.state != REGISTRY_ENDED;
     if (ended_now) {
-        if (entry->view.state == REGISTRY_LIVE && !text_copy(entry->view.reason, sizeof entry->view.reason, reason))
-            strcpy(entry->view.reason, "deleted");
+        if (entry->view.state == REGISTRY_LIVE)
+            memcpy(entry->view.reason, ended->reason, sizeof entry->view.reason);
         entry->view.state = REGISTRY_ENDED;
         entry->view.ended_ms = now_ms;
         if (registry->ended_last)
@@ -230,7 +265,7 @@ static void copy_line(struct registry_line *line, const struct entry *entry)
     const struct registry_view *view = &entry->view;
     memcpy(line->id, view->id, sizeof line->id);
     memcpy(line->reason, view->reason, sizeof line->reason);
-    line->active_ms = entry->active_ms;
+    line->active_ms = entry->attached ? clock_wall_ms() : entry->active_ms;
     line->deadline_ms = view->deadline_ms;
     line->ended_ms = view->ended_ms;
 }

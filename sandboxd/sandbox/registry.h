@@ -48,9 +48,9 @@ DEFINE_AUTO(registry)
 /** Which loop a sandbox of this id belongs to, known or not. */
 unsigned registry_owner(const struct registry *registry, const char *id) MUST_USE;
 
-/** A sandbox the launcher told of: added, or its limits and deadline brought up to date. `epoch` 0 leaves the epoch. An
+/** A sandbox the launcher told of: added, or its limits and deadline brought up to date; the epoch never falls. An
  *  ended one is not revived: false. `now_ms` UTC. */
-bool registry_put(struct registry *registry, const struct fl_sandbox *sandbox, uint32_t epoch, int64_t now_ms) MUST_USE;
+bool registry_put(struct registry *registry, const struct fl_sandbox *sandbox, int64_t now_ms) MUST_USE;
 
 /** False when the id is unknown; *view is untouched then. */
 bool registry_find(struct registry *registry, const char *id, struct registry_view *view) MUST_USE;
@@ -66,11 +66,17 @@ const struct key *registry_decoy(const struct registry *registry) MUST_USE;
 /** A sign of life. */
 void registry_touch(struct registry *registry, const char *id, int64_t now_ms);
 
+/** From here to the registry_detach of the same id somebody is attached to it, which is a sign of life all the while.
+ */
+void registry_attach(struct registry *registry, const char *id);
+void registry_detach(struct registry *registry, const char *id, int64_t now_ms);
+
 /** It is being ended for `reason`; the first reason stays. */
 void registry_ending(struct registry *registry, const char *id, const char *reason);
 
-/** It is gone. The reason given by registry_ending wins. False when it was unknown or had ended. */
-bool registry_ended(struct registry *registry, const char *id, const char *reason, int64_t now_ms) MUST_USE;
+/** It is gone. The reason given by registry_ending wins. One that was unknown (it ended under an earlier front) is
+ * known as ended from now on. False when it had ended. */
+bool registry_ended(struct registry *registry, const struct fl_ended *ended, int64_t now_ms) MUST_USE;
 
 /** Sandboxes that live or are ending. */
 size_t registry_count(struct registry *registry) MUST_USE;

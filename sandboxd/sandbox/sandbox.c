@@ -1,6 +1,7 @@
 /* sandbox.c - the life of one sandbox on its loop: told of by the launcher, reached at init, used, ended. */
 #include "sandboxd/sandbox/sandbox_internal.h"
 
+#include "sandboxd/sandbox/usage.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
@@ -27,6 +28,17 @@ void sandbox_touch(struct sandbox *sandbox)
         return;
     sandbox->touched_at = now;
     registry_touch(sandbox->all->registry, sandbox->facts.id, clock_wall_ms());
+}
+
+void sandbox_sample(struct sandbox *sandbox)
+{
+    uint64_t now = clock_boot_ns(), cpu_ms = usage_cpu_ms(sandbox->stats[FL_FD_CPU]);
+    uint64_t passed_ms = (now - sandbox->sampled_at) / 1000000, spent_ms = cpu_ms - sandbox->cpu_ms;
+    bool busy = sandbox->sampled_at != 0 && cpu_ms > sandbox->cpu_ms && spent_ms * 100 >= passed_ms;
+    sandbox->sampled_at = now;
+    sandbox->cpu_ms = cpu_ms;
+    if (busy)
+        sandbox_touch(sandbox);
 }
 
 void sandbox_count_descriptors(struct sandbox *sandbox, int change)
@@ -114,6 +126,30 @@ static void on_current(struct sandbox *sandbox)
     }
 }
 
+static uint64_t deadline_boot_ns(const struct sandbox *sandbox)
+{
+    int64_t left_ms = sandbox->facts.deadline_wall_ms - clock_wall_ms();
+    return clock_boot_ns() + (left_ms > 0 ? (uint64_t)left_ms * UINT64_C(1000000) : 1);
+}
+
+/* init keeps the hard deadline too, on CLOCK_BOOTTIME. */
+static void tell_deadline(struct sandbox *sandbox)
+{
+    struct front_init_message message = {.type = FI_DEADLINE};
+    message.as.deadline.boot_ns = deadline_boot_ns(sandbox);
+    struct error err = {0};
+    if (!sandbox_send(sandbox, &message, -1, &err))
+        log_warn("sandbox", "init was not told its new deadline: %s sandbox=%s", err.message, sandbox->facts.id);
+}
+
+/* The front that moved the deadline may have gone before it told init. */
+static void on_welcome(struct sandbox *sandbox, const struct fi_welcome *welcome)
+{
+    uint64_t wanted = deadline_boot_ns(sandbox), has = welcome->deadline_boot_ns;
+    if (has > wanted + SECOND_NS || wanted > has + SECOND_NS)
+        tell_deadline(sandbox);
+}
+
 static void on_message(void *cookie, const struct front_init_message *message, int *fds, size_t fd_count UNUSED)
 {
     struct sandbox *sandbox = cookie;
@@ -123,6 +159,8 @@ static void on_message(void *cookie, const struct front_init_message *message, i
         process_refused(sandbox, &message->as.refused);
     else if (message->type == FI_EXITED)
         process_exited(sandbox, &message->as.exited);
+    else if (message->type == FI_WELCOME)
+        on_welcome(sandbox, &message->as.welcome);
     else if (message->type == FI_CURRENT)
         on_current(sandbox);
 }
@@ -189,20 +227,13 @@ static void answer_ready(struct sandbox *sandbox UNUSED, struct verb *verb)
     verb_finish(verb, NULL);
 }
 
-/* init keeps the hard deadline too, on CLOCK_BOOTTIME. */
 static void refresh(struct sandbox *sandbox, const struct fl_sandbox *facts)
 {
     bool moved = sandbox->facts.deadline_wall_ms != facts->deadline_wall_ms;
     sandbox->facts.limits = facts->limits;
     sandbox->facts.deadline_wall_ms = facts->deadline_wall_ms;
-    if (!moved)
-        return;
-    int64_t left_ms = facts->deadline_wall_ms - clock_wall_ms();
-    struct front_init_message message = {.type = FI_DEADLINE};
-    message.as.deadline.boot_ns = clock_boot_ns() + (left_ms > 0 ? (uint64_t)left_ms * UINT64_C(1000000) : 1);
-    struct error err = {0};
-    if (!sandbox_send(sandbox, &message, -1, &err))
-        log_warn("sandbox", "init was not told its new deadline: %s sandbox=%s", err.message, sandbox->facts.id);
+    if (moved)
+        tell_deadline(sandbox);
 }
 
 void sandbox_put(struct sandboxes *all, const struct fl_sandbox *facts, int fds[FL_FDS], size_t fd_count, bool hold,
@@ -221,8 +252,6 @@ void sandbox_put(struct sandboxes *all, const struct fl_sandbox *facts, int fds[
         verb_finish(asked, &err);
         return;
     }
-    if (asked->variables && !sandbox->variables)
-        sandbox->variables = TAKE(asked->variables);
     asked->work = answer_ready;
     sandbox_run(sandbox, asked);
 }
@@ -304,9 +333,6 @@ void sandbox_free(struct sandbox *sandbox, const struct error *err)
     for (size_t i = 0; i < FL_FDS; i++)
         if (sandbox->stats[i] >= 0)
             close(sandbox->stats[i]);
-    for (size_t i = 0; sandbox->variables && sandbox->variables[i]; i++)
-        free(sandbox->variables[i]);
-    free(sandbox->variables);
     free(sandbox);
 }
 

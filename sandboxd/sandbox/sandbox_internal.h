@@ -25,6 +25,7 @@
 #define SANDBOX_HOLD_NS        (UINT64_C(30) * 1000000000) /* after an adoption nothing is punched */
 #define PROCESS_DESCRIPTORS    FI_FDS                      /* of a command, at most */
 #define PROCESS_INPUT_BYTES    (UINT64_C(4) << 20)         /* stdin that waits for a command */
+#define SANDBOX_INPUT_BYTES    (UINT64_C(16) << 20)        /* ... for all commands of a sandbox */
 
 struct process;
 struct sandbox;
@@ -58,7 +59,7 @@ struct process_follower {
     struct follower *follower;
 };
 
-/* Invariants: view.ended == (state == PROCESS_ENDED); ends_told only when both streams reached end_at or their end. */
+/* Invariants: view.ended == (state == PROCESS_ENDED); end_told only when both streams reached end_at or their end. */
 struct process {
     struct process *next, *previous; /* in the order of their starts */
     struct sandbox *sandbox;
@@ -68,7 +69,8 @@ struct process {
     bool hash_known; /* false for a command of an earlier front */
     bool named;      /* the id came from a client */
     bool end_told;
-    uint64_t forget_at; /* boot ns; once ended */
+    uint64_t forget_at;           /* boot ns; once the end is told */
+    struct loop_timer *end_timer; /* while ended and not told, else NULL */
     uint64_t oom_before;
     struct process_stream streams[OUTPUT_STREAMS];
     struct process_follower *followers;
@@ -90,19 +92,17 @@ struct sandbox {
     struct sandbox *next; /* of the same loop */
     struct sandboxes *all;
     struct loop *loop;
-    struct fl_sandbox facts; /* without the root key: wiped */
+    struct fl_sandbox facts; /* without the root key: wiped; its env is each command's */
     int stats[FL_FDS];
     struct init_link *link;
     bool current; /* init has told all it knows */
     bool ending;
     struct error gone;             /* why, once ending */
-    uint64_t ending_kill_at;       /* boot ns: then the launcher is told, whatever init does */
     struct loop_watch *init_watch; /* pidfd, while ending */
     struct loop_timer *ending_timer;
     struct verb *waiting, *waiting_last; /* for `current` */
     size_t waiting_count;
     struct loop_timer *waiting_timer;
-    char **variables; /* of the sandbox, for each command; NULL: none */
     struct process *processes, *processes_last;
     size_t process_count;
     struct process_tomb *tombs, *tombs_last;
@@ -112,10 +112,13 @@ struct sandbox {
     int64_t descriptors; /* open for its commands */
     uint64_t hold_until; /* boot ns */
     struct loop_timer *hold_timer;
-    uint64_t touched_at; /* boot ns */
+    uint64_t touched_at;  /* boot ns */
+    uint64_t sampled_at;  /* boot ns; 0: not yet */
+    uint64_t cpu_ms;      /* used by then */
+    uint64_t input_bytes; /* stdin that waits, of all its commands */
 };
 
-/* ---- verbs.c: a verb on its way from the asking loop to the owner's and back ---- */
+/* ---- sandboxes.c: a verb on its way from the asking loop to the owner's and back ---- */
 struct verb {
     struct verb *next;
     struct sandboxes *all;
@@ -131,8 +134,6 @@ struct verb {
     size_t size;
     bool eof;
     uint64_t waits_until; /* boot ns, while init is being reached */
-    uint32_t epoch;       /* sandboxes_prepare */
-    char **variables;     /* sandboxes_prepare: NULL-ended, or NULL */
     void (*done)(void *cookie, const struct verb_answer *answer);
     void *cookie;
     struct error error;
@@ -181,6 +182,8 @@ void process_output_resume(struct process *process);
 /** Takes `data`; `asked` may be NULL. ERROR_CONFLICT when stdin is closed, RATE_LIMITED when too much waits. */
 bool process_input_add(struct process *process, uint8_t *data, size_t size, bool eof, struct verb *asked,
                        struct error *err) MUST_USE;
+/** Whether `size` bytes more may wait in the sandbox: RATE_LIMITED when not. */
+bool process_input_has_room(const struct sandbox *sandbox, size_t size, struct error *err) MUST_USE;
 /** stdin is over: what waits is refused with `err`. */
 void process_input_close(struct process *process, const struct error *err);
 void process_input_write(void *cookie);
@@ -207,6 +210,8 @@ void sandbox_free(struct sandbox *sandbox, const struct error *err);
 void sandbox_count_descriptors(struct sandbox *sandbox, int change);
 /** Something happened in it. */
 void sandbox_touch(struct sandbox *sandbox);
+/** To be called every few seconds: a hundredth of a core used since the last time is a sign of life too. */
+void sandbox_sample(struct sandbox *sandbox);
 bool sandbox_send(struct sandbox *sandbox, const struct front_init_message *message, int fd,
                   struct error *err) MUST_USE;
 
@@ -236,5 +241,6 @@ struct sandboxes {
     pthread_mutex_t mutex;       /* guards what comes before a loop has started: early and the setting of loops */
     _Atomic(struct loop *) loops[SANDBOXES_LOOPS_MAX];
     struct early *early[SANDBOXES_LOOPS_MAX];
-    struct sandbox *homes[SANDBOXES_LOOPS_MAX]; /* each belongs to its loop */
+    struct sandbox *homes[SANDBOXES_LOOPS_MAX]; /* each belongs to its loop, as the next */
+    struct loop_timer *sample_timers[SANDBOXES_LOOPS_MAX];
 };

@@ -2,6 +2,7 @@
 #include "sandboxd/sandbox/sandboxes.h"
 
 #include "sandboxd/sandbox/sandbox_internal.h"
+#include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -13,6 +14,8 @@ struct early {
     void (*run)(void *cookie);
     void *cookie;
 };
+
+static const uint64_t SAMPLE_NS = UINT64_C(2000000000); /* as often as a heartbeat */
 
 struct sandboxes *sandboxes_new(const struct sandboxes_options *options)
 {
@@ -78,6 +81,16 @@ void sandboxes_post(struct sandboxes *all, unsigned index, void (*run)(void *coo
         loop_post(loop, run, cookie);
 }
 
+static void on_sample_timer(void *cookie)
+{
+    struct sandboxes *all = cookie;
+    struct loop *loop = loop_current();
+    unsigned index = loop_index(loop);
+    for (struct sandbox *sandbox = all->homes[index]; sandbox; sandbox = sandbox->next)
+        sandbox_sample(sandbox);
+    all->sample_timers[index] = loop_timer_start(loop, clock_boot_ns() + SAMPLE_NS, on_sample_timer, all);
+}
+
 void sandboxes_loop_started(struct sandboxes *all, struct loop *loop)
 {
     unsigned index = loop_index(loop);
@@ -88,12 +101,14 @@ void sandboxes_loop_started(struct sandboxes *all, struct loop *loop)
     if (index == 0)
         launcher_link_start(all->launcher, loop);
     run_early(early);
+    on_sample_timer(all);
 }
 
 void sandboxes_loop_ending(struct sandboxes *all, struct loop *loop)
 {
     unsigned index = loop_index(loop);
     all->stopping = true;
+    loop_timer_cancel(TAKE(all->sample_timers[index]));
     struct error err = {0};
     error_set(&err, ERROR_NODE_UNREACHABLE, "the node is restarting; follow the command by its id and offset");
     while (all->homes[index])
@@ -119,9 +134,6 @@ static void verb_free(struct verb *verb)
 {
     command_free(verb->command);
     follower_release(verb->follower);
-    for (size_t i = 0; verb->variables && verb->variables[i]; i++)
-        free(verb->variables[i]);
-    free(verb->variables);
     free(verb->data);
     free(verb->views);
     free(verb);
@@ -241,21 +253,12 @@ void process_list(struct sandboxes *all, const struct process_call *call)
 
 /* ---- the negotiator's ---- */
 
-void sandboxes_prepare(struct sandboxes *all, const struct fl_prepare *prepare, uint32_t epoch, char *const *variables,
+void sandboxes_prepare(struct sandboxes *all, const struct fl_prepare *prepare,
                        void (*done)(void *cookie, const struct verb_answer *answer), void *cookie)
 {
     struct verb *verb = verb_new(all, prepare->id);
-    verb->epoch = epoch;
     verb->done = done;
     verb->cookie = cookie;
-    size_t count = 0;
-    while (variables && variables[count])
-        count++;
-    if (count > 0) {
-        verb->variables = memory_array(count + 1, sizeof *verb->variables);
-        for (size_t i = 0; i < count; i++)
-            verb->variables[i] = memory_string(variables[i]);
-    }
     AUTO_REGISTRY_VIEW view = {0};
     if (registry_find(all->registry, prepare->id, &view) && view.state != REGISTRY_LIVE) {
         struct error err = {0};

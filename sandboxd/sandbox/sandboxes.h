@@ -52,9 +52,8 @@ struct verb_answer {
     size_t count;
 };
 
-/** Makes a sandbox (idempotent by id) and answers when commands can be started in it. `variables` (NULL-ended, may be
- *  NULL, copied) are given to each command. The registry then knows it. */
-void sandboxes_prepare(struct sandboxes *all, const struct fl_prepare *prepare, uint32_t epoch, char *const *variables,
+/** Makes a sandbox (idempotent by id) and answers when commands can be started in it. The registry then knows it. */
+void sandboxes_prepare(struct sandboxes *all, const struct fl_prepare *prepare,
                        void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 
 /** TERM to all, 10 s, then the launcher removes it. Returns at once; an unknown id is fine. */

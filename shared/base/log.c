@@ -2,19 +2,29 @@
 
 #include "shared/base/cleanup.h"
 #include "shared/base/clock.h"
+#include "shared/base/memory.h"
 #include "shared/base/text.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { LINE_BYTES = 4096, JWT_SHOWN = 8, MASK_LENGTH = 3 };
 
 static enum log_level lowest = LOG_INFO;
+
+/* Whole lines. One write takes no more than a pipe takes without mixing in another's bytes. */
+struct held {
+    size_t length;
+    char lines[PIPE_BUF];
+};
+_Static_assert(PIPE_BUF >= LINE_BYTES, "the longest line fits when the buffer is empty");
+static __thread struct held *held; /* NULL: this thread holds nothing */
 
 void log_set_level(enum log_level level)
 {
@@ -77,29 +87,82 @@ static void blank_controls(char *line)
     }
 }
 
-void log_write(enum log_level level, const char *area, const char *format, ...)
+/* The whole line with its end into line[LINE_BYTES + 1]; its length, 0 when there is nothing to write. */
+static size_t make_line(char *line, enum log_level level, const char *area, const char *format, va_list arguments)
 {
     static const char *const LEVELS[] = {"debug", "info", "warn", "error"};
-    if (level < lowest || level > LOG_ERROR)
-        return;
-    int saved_errno = errno;
-    char line[LINE_BYTES + 1];
     char time[CLOCK_TEXT_BYTES];
     clock_format(time, clock_wall_ms());
     int used = snprintf(line, LINE_BYTES, "%s %s %.64s: ", time, LEVELS[level], area);
     if (used < 0)
-        return;
+        return 0;
     size_t left = LINE_BYTES - (size_t)used;
-    va_list arguments;
-    va_start(arguments, format);
     int wanted = vsnprintf(line + used, left, format, arguments);
-    va_end(arguments);
     if (wanted >= 0 && (size_t)wanted >= left)
         memcpy(line + LINE_BYTES - 4, "...", 4);
     blank_controls(line);
     log_redact(line);
     size_t length = strlen(line);
     line[length++] = '\n';
+    return length;
+}
+
+static bool is_wanted(enum log_level level)
+{
+    return level >= lowest && level <= LOG_ERROR;
+}
+
+void log_flush(void)
+{
+    if (held == NULL || held->length == 0)
+        return;
+    ssize_t ignored UNUSED = write(STDERR_FILENO, held->lines, held->length);
+    held->length = 0;
+}
+
+void log_hold(bool hold)
+{
+    log_flush();
+    if (hold && held == NULL) {
+        held = memory_new(sizeof *held);
+    } else if (!hold) {
+        free(held);
+        held = NULL;
+    }
+}
+
+void log_write(enum log_level level, const char *area, const char *format, ...)
+{
+    if (!is_wanted(level))
+        return;
+    int saved_errno = errno;
+    char line[LINE_BYTES + 1];
+    va_list arguments;
+    va_start(arguments, format);
+    size_t length = make_line(line, level, area, format, arguments);
+    va_end(arguments);
+    log_flush();
     ssize_t ignored UNUSED = write(STDERR_FILENO, line, length);
+    errno = saved_errno;
+}
+
+void log_write_later(enum log_level level, const char *area, const char *format, ...)
+{
+    if (!is_wanted(level))
+        return;
+    int saved_errno = errno;
+    char line[LINE_BYTES + 1];
+    va_list arguments;
+    va_start(arguments, format);
+    size_t length = make_line(line, level, area, format, arguments);
+    va_end(arguments);
+    if (held == NULL || length > sizeof held->lines - held->length)
+        log_flush();
+    if (held != NULL) {
+        memcpy(held->lines + held->length, line, length);
+        held->length += length;
+    } else {
+        ssize_t ignored UNUSED = write(STDERR_FILENO, line, length);
+    }
     errno = saved_errno;
 }

@@ -3,6 +3,8 @@
  *  Any thread; a line is one write(2). */
 #pragma once
 
+#include <stdbool.h>
+
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
 /** Lines below this level are dropped; default LOG_INFO. Called once, before threads start. */
@@ -16,6 +18,17 @@ void log_write(enum log_level level, const char *area, const char *format, ...) 
 #define log_info(...)  log_write(LOG_INFO, __VA_ARGS__)
 #define log_warn(...)  log_write(LOG_WARN, __VA_ARGS__)
 #define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
+
+/** As log_write; the line may wait in this thread's buffer (log_hold) until log_flush, the thread's next log_write or a
+ *  full buffer, so that the order stays. Only for lines that nobody relies on: a crash loses what waits. */
+void log_write_later(enum log_level level, const char *area, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/** Whether this thread keeps lines of log_write_later: it then calls log_flush before it waits for anything. False, as
+ *  at the thread's start, writes them at once, and what waited now. */
+void log_hold(bool hold);
+/** Writes what waits of this thread: whole lines, at most PIPE_BUF bytes a write(2), which no other thread's cut up. */
+void log_flush(void);
 
 /** Masks secrets in `line` in place (it gets shorter): what follows `pk_` (API keys), `pj_` (join tokens) or the first
  * 8 characters of a JWT (`eyJ...`), up to the end of its run of [A-Za-z0-9_.-], becomes `***`. */

@@ -19,10 +19,10 @@ void http_access_log(const struct http_request *request)
     }
     double ms = (double)(clock_monotonic_ns() - request->began_ns) / 1e6;
     bool is_routine = match->route != NULL && match->route->needs == NULL && request->status < 400;
-    log_write(is_routine ? LOG_DEBUG : LOG_INFO, request->worker->server->name,
-              "%.16s %s%s status=%d ms=%.2f bytes=%llu remote=%s who=%s request=%s%s",
-              request->head.method != NULL ? request->head.method : "-", prefix, pattern, request->status, ms,
-              (unsigned long long)request->sent_bytes, request->connection->remote,
-              request->label[0] != '\0' ? request->label : "-", request->id,
-              request->phase == HTTP_GONE ? " gone=1" : "");
+    log_write_later(is_routine ? LOG_DEBUG : LOG_INFO, request->worker->server->name,
+                    "%.16s %s%s status=%d ms=%.2f bytes=%llu remote=%s who=%s request=%s%s",
+                    request->head.method != NULL ? request->head.method : "-", prefix, pattern, request->status, ms,
+                    (unsigned long long)request->sent_bytes, request->connection->remote,
+                    request->label[0] != '\0' ? request->label : "-", request->id,
+                    request->phase == HTTP_GONE ? " gone=1" : "");
 }

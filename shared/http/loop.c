@@ -1,5 +1,6 @@
 #include "shared/http/loop.h"
 
+#include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/http/loop_internal.h"
 
@@ -134,9 +135,13 @@ void loop_open(struct loop *loop)
 
 void loop_run(struct loop *loop)
 {
+    log_hold(true);
     /* Negative: a signal, or one descriptor that cannot be polled; the rest goes on in the next turn. */
-    while (!loop->ending)
+    while (!loop->ending) {
         (void)h2o_evloop_run(loop->evloop, INT32_MAX);
+        log_flush(); /* a turn begins with waiting */
+    }
+    log_hold(false);
 }
 
 void loop_end(struct loop *loop)

@@ -94,6 +94,15 @@ os.setsid() if os.getpid() != os.getsid(0) else None
 fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 fcntl.ioctl(slave, termios.TIOCSTI, b'x')
 escaped()""",
+    "takes_aio_contexts": "escaped(syscall(206, 1, ctypes.byref(ctypes.c_ulong(0))) == 0)",
+    "changes_a_line_discipline": """
+import fcntl, pty
+master, slave = pty.openpty()
+fcntl.ioctl(slave, 0x5423, struct.pack('i', 0))
+escaped()""",
+    "makes_a_multipath_socket": "socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262); escaped()",
+    "reads_the_hosts_boot_line": "escaped(len(open('/proc/cmdline').read()) > 0)",
+    "reads_what_the_host_has_locked_or_does": "escaped(len(open('/proc/interrupts').read() + open('/proc/locks').read()) > 0)",
     # ---- cgroups ----
     "leaves_its_cgroup": """
 import glob

@@ -1,6 +1,7 @@
 """kill -9 of launcher and front: no command dies, no byte of output is lost or doubled, nothing is left over."""
 import glob
 import os
+import signal
 import sys
 import time
 import unittest
@@ -95,6 +96,86 @@ class Adoption(unittest.TestCase):
         time.sleep(0.1)
         self.await_node()
         self.assertEqual(self.collect(grant, "one")[0], "on\n")
+
+    def test_the_sandbox_keeps_its_env(self):
+        reply = self.deployment.request("POST", "/threads/env/sandbox", {"env": {"A": "1", "B": "ä = 2"}})
+        grant = reply.json
+        for kill in (lambda: None, lambda: self.deployment.kill("parley-sandboxd"),
+                     lambda: os.kill(max(self.deployment.pids("parley-sandboxd")), 9)):
+            kill()
+            time.sleep(0.1)
+            self.await_node()
+            self.assertEqual(self.deployment.exec(grant, cmd="echo $A $B").json["stdout"], "1 ä = 2\n")
+            own = self.deployment.exec(grant, cmd="echo $A $B", env={"A": "own"})
+            self.assertEqual(own.json["stdout"], "own ä = 2\n")
+
+    def split(self):
+        """The launcher's pid, and its front's."""
+        pids = self.deployment.pids("parley-sandboxd")
+        front = next(pid for pid in pids if self.parent(pid) in pids)
+        return next(pid for pid in pids if pid != front), front
+
+    @staticmethod
+    def parent(pid):
+        with open(f"/proc/{pid}/stat") as stat:
+            return int(stat.read().rsplit(")", 1)[1].split()[1])
+
+    def init_of(self, launcher, front):
+        with open(f"/proc/{launcher}/task/{launcher}/children") as children:
+            return next(int(pid) for pid in children.read().split() if int(pid) != front)
+
+    def test_an_end_that_the_front_before_was_told_of(self):
+        grant = self.deployment.negotiate("ended")
+        launcher, front = self.split()
+        negotiators = self.deployment.pids("parley-negotiator")
+        for pid in negotiators:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            os.kill(self.init_of(launcher, front), signal.SIGKILL)
+            time.sleep(1)
+            self.assertEqual(self.ask(grant, "GET", "/info").status, 410)
+            os.kill(front, signal.SIGKILL)
+            time.sleep(0.3)
+            self.await_node()
+            reply = self.ask(grant, "GET", "/info")
+            self.assertEqual((reply.status, reply.code), (410, "GONE"))
+            self.assertIn("crashed", reply.json["error"]["message"])
+            other = grant["token"][:-2] + ("AA" if grant["token"][-2:] != "AA" else "BB")
+            self.assertEqual(self.deployment.request("GET", grant["endpoints"]["http"] + "/info", token=other).status, 401)
+        finally:
+            for pid in negotiators:
+                os.kill(pid, signal.SIGCONT)
+
+    def test_the_launcher_does_not_spin_over_a_dead_init(self):
+        self.deployment.negotiate("spin")
+        launcher, front = self.split()
+        os.kill(front, signal.SIGSTOP)  # it keeps its copy of init's pidfd
+        try:
+            os.kill(self.init_of(launcher, front), signal.SIGKILL)
+            time.sleep(0.5)
+            before = self.ticks(launcher)
+            time.sleep(1)
+            self.assertLess(self.ticks(launcher) - before, 20)
+        finally:
+            os.kill(front, signal.SIGCONT)
+
+    @staticmethod
+    def ticks(pid):
+        with open(f"/proc/{pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+
+    def test_whether_stdin_is_open_is_told(self):
+        grant = self.deployment.negotiate("stdin")
+        self.ask(grant, "POST", "/exec", {"cmd": "wc -c", "id": "fed", "stdin_open": True, "detach": True})
+        self.assertEqual(self.ask(grant, "POST", "/processes/fed/stdin", b"abc").status, 204)
+        os.kill(self.split()[1], signal.SIGKILL)
+        time.sleep(0.3)
+        self.await_node()
+        self.assertEqual(self.ask(grant, "GET", "/processes/fed").json["stdin"], "open")
+        self.assertEqual(self.ask(grant, "POST", "/processes/fed/stdin?eof=1", b"de").status, 204)
+        self.assertEqual(self.collect(grant, "fed")[0], "5\n")
+        self.assertEqual(self.ask(grant, "GET", "/processes/fed").json["stdin"], "closed")
 
     def test_deleting_after_adoption_leaves_nothing(self):
         grant = self.deployment.negotiate("clean")

@@ -2,10 +2,12 @@
 import base64
 import json
 import os
+import socket
 import sys
 import threading
 import time
 import unittest
+import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
@@ -75,6 +77,76 @@ class Exec(unittest.TestCase):
         events = self.ask("POST", "/exec", {"argv": ["cat"], "stdin": text}).events
         self.assertEqual("".join(e["data"] for e in events if e["type"] == "stdout"), text)
 
+    def test_both_streams_end_in_a_cut_character(self):
+        answer = {}
+
+        def run():
+            answer["reply"] = self.ask("POST", "/exec", {"cmd": "printf 'a\\303'; printf 'b\\303' >&2; sleep 2", "id": "cut"})
+        thread = threading.Thread(target=run)
+        thread.start()
+        time.sleep(1)
+        before = self.cpu_ticks()
+        time.sleep(0.6)
+        self.assertLess(self.cpu_ticks() - before, 30, "sandboxd spins")
+        thread.join(20)
+        self.assertEqual(answer["reply"].events[-1]["type"], "exit")
+        for stream, letter in (("stdout", b"a"), ("stderr", b"b")):
+            data = b"".join(base64.b64decode(e["data_b64"]) if "data_b64" in e else e["data"].encode()
+                            for e in answer["reply"].events if e["type"] == stream)
+            self.assertEqual(data, letter + b"\xc3")
+
+    def cpu_ticks(self):
+        ticks = 0
+        for pid in self.deployment.pids("parley-sandboxd"):
+            with open(f"/proc/{pid}/stat") as stat:
+                fields = stat.read().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks
+
+    def test_who_is_attached_or_computes_is_not_idle(self):
+        silent = self.deployment.negotiate("silent", idle_timeout=5)
+        busy = self.deployment.negotiate("busy", idle_timeout=5)
+        self.assertEqual(self.deployment.request(
+            "POST", busy["endpoints"]["http"] + "/exec", {"cmd": "while :; do :; done", "timeout": 20, "id": "spin",
+                                                          "detach": True}, token=busy["token"]).status, 201)
+        waited = []
+        thread = threading.Thread(target=lambda: waited.append(self.deployment.exec(silent, cmd="sleep 10; echo one")))
+        thread.start()
+        events = self.deployment.exec(silent, cmd="sleep 9; echo slept", stream="ndjson").events
+        thread.join(30)
+        self.assertEqual(events[-1].get("exit_code"), 0, events)
+        self.assertEqual((waited[0].status, waited[0].json.get("stdout")), (200, "one\n"), waited)
+        seen = self.deployment.request("GET", busy["endpoints"]["http"] + "/processes/spin", token=busy["token"])
+        self.assertEqual((seen.status, seen.json.get("state")), (200, "running"))
+
+    def test_what_waits_for_stdin_is_bounded_in_the_whole_sandbox(self):
+        grant = self.deployment.negotiate("stdin")
+        base, block, answers = grant["endpoints"]["http"], b"x" * (1000 << 10), []
+
+        def send(n):
+            try:
+                answers.append(self.deployment.request("POST", f"{base}/processes/in-{n}/stdin", block,
+                                                       token=grant["token"], timeout=1, record=False).status)
+            except OSError:
+                answers.append(0)  # it waits for the pipe
+        for n in range(8):
+            self.assertEqual(self.deployment.request(
+                "POST", base + "/exec", {"cmd": "sleep 600", "id": f"in-{n}", "stdin_open": True, "detach": True},
+                token=grant["token"]).status, 201)
+        threads = [threading.Thread(target=send, args=(n,)) for n in range(8) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((answers.count(0), answers.count(429)), (16, 8), answers)
+        full = self.deployment.exec(grant, cmd="cat | wc -c", stdin="y" * 900000)
+        self.assertEqual((full.status, full.code), (429, "RATE_LIMITED"))
+        self.assertEqual(self.deployment.request("DELETE", f"{base}/processes/in-0", token=grant["token"]).status, 204)
+        until = time.monotonic() + 5
+        while full.status == 429 and time.monotonic() < until:
+            full = self.deployment.exec(grant, cmd="cat | wc -c", stdin="y" * 900000)
+        self.assertEqual(full.json.get("stdout"), "900000\n")
+
     def test_timeout_kills_the_whole_tree(self):
         done = self.run_none(cmd="(setsid sh -c 'while :; do sleep 0.1; done' &) ; (sleep 777 &) ; sleep 778",
                              timeout=0.5)
@@ -104,6 +176,38 @@ class Exec(unittest.TestCase):
         done = self.run_none(cmd="yes | head -c 20000000; echo END")
         self.assertTrue(done["truncated"])
         self.assertLessEqual(len(done["stdout"]), 1 << 20)
+
+    def test_a_child_that_takes_the_output_back_does_not_hold_the_end(self):
+        thief = r"""
+import fcntl, os, time
+fcntl.fcntl(1, 1031, 1 << 20); me = os.getpid()
+if os.fork() == 0:
+    os.setsid(); back = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK)
+    while os.getppid() == me: time.sleep(.005)
+    until = time.time() + 600
+    while time.time() < until:
+        try: os.read(back, 65536)
+        except OSError: time.sleep(.01)
+    os._exit(0)
+fcntl.fcntl(1, 4, os.O_NONBLOCK | 1); until = time.time() + 1.5
+while time.time() < until:
+    try: os.write(1, b'x' * 65536)
+    except OSError: time.sleep(.01)
+os._exit(0)"""
+        address = urllib.parse.urlsplit(self.base)
+        body = json.dumps({"argv": ["/usr/bin/python3", "-c", thief], "id": "thief"}).encode()
+        with socket.create_connection((address.hostname, address.port), 60) as slow:
+            slow.sendall((f"POST {address.path}/exec HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.grant['token']}\r\n"
+                          f"Content-Length: {len(body)}\r\n\r\n").encode() + body)
+            time.sleep(3)  # the driver is behind when the command ends
+            tail = b""
+            until = time.monotonic() + 60
+            while b'"type":"exit"' not in tail:
+                self.assertLess(time.monotonic(), until, "no exit event, only keepalives")
+                part = slow.recv(1 << 20)
+                self.assertTrue(part, "the stream broke")
+                tail = tail[-300:] + part
+        self.ask("DELETE", "/processes/thief")
 
     def test_a_big_stream_arrives_whole(self):
         reply = self.ask("POST", "/exec", {"cmd": "seq 1 300000"})

@@ -1,12 +1,15 @@
 """Negotiation (protocol.md, 2): modes, hints, idempotency, races, and what bad input gets."""
 import os
+import subprocess
 import sys
+import tempfile
 import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
+from parley_testing.deployment import BIN  # noqa: E402
 
 
 @needs_root
@@ -127,6 +130,24 @@ class Negotiate(unittest.TestCase):
             reply = self.post("bad", body)
             self.assertIn(reply.status, (400, 404), (body, reply))
             self.assertIn(word, reply.json["error"]["message"], body)
+
+    def test_only_an_address_or_localhost_is_loopback(self):
+        with tempfile.TemporaryDirectory() as state:
+            for host in ("127.evil", "127.0.0.1.example", "127.1", "0.0.0.0", "::", "::ffff:127.0.0.1"):
+                command = [os.path.join(BIN, "parley-negotiator"), "--state", state, "--host", host]
+                done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+                self.assertEqual(done.returncode, 2, (host, done.stderr))
+                self.assertIn("beyond loopback", done.stderr + done.stdout, host)
+
+    def test_env_is_bounded(self):
+        fits = {"A": "x" * 4000, "B_2": "y" * (4095 - 4003 - 5)}
+        grant = self.post("env", {"env": fits}).json
+        done = self.deployment.exec(grant, cmd="echo ${#A} ${#B_2} $C", env={"C": "own"})
+        self.assertEqual(done.json["stdout"], "4000 %d own\n" % len(fits["B_2"]))
+        for env in (dict(fits, B_2=fits["B_2"] + "y"), dict(fits, C=""), {"A": "ä" * 2047}):
+            reply = self.post("env-large", {"env": env})
+            self.assertEqual((reply.status, reply.code), (400, "INVALID_REQUEST"), reply)
+            self.assertIn("env has more than 4095 bytes", reply.json["error"]["message"])
 
     def test_bad_json(self):
         for body in (b"{", b"[]", b"nul", b'{"ttl":900,"ttl":901}', b'{"mode":"\xff"}', b'{"a":"\\u0000"}',

@@ -10,7 +10,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { FILES_SOFT = 1024, FILES_HARD = 1048576, LOCKED_BYTES = 65536 };
+enum {
+    FILES_SOFT = 1024,
+    FILES_HARD = 1048576,
+    LOCKED_BYTES = 65536,
+    SIGNALS_PENDING = 4096, /* and timers of timer_create(2) */
+    QUEUES_BYTES = 819200   /* of mq_open(3): the kernel's default */
+};
 
 bool capabilities_limit(struct error *err)
 {
@@ -63,6 +69,8 @@ bool process_attributes_reset(struct error *err)
     (void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
     return limit(RLIMIT_NOFILE, FILES_SOFT, FILES_HARD, err) && limit(RLIMIT_CORE, 0, 0, err) &&
            limit(RLIMIT_MEMLOCK, LOCKED_BYTES, LOCKED_BYTES, err) &&
+           limit(RLIMIT_SIGPENDING, SIGNALS_PENDING, SIGNALS_PENDING, err) &&
+           limit(RLIMIT_MSGQUEUE, QUEUES_BYTES, QUEUES_BYTES, err) &&
            limit(RLIMIT_NPROC, RLIM_INFINITY, RLIM_INFINITY, err) && limit(RLIMIT_RTPRIO, 0, 0, err) &&
            limit(RLIMIT_NICE, 0, 0, err);
 }

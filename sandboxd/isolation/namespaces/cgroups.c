@@ -75,15 +75,20 @@ static int make_slot_folder(const char *base, uint32_t slot, struct error *err)
 
 /* --- limits --- */
 
+static const char TCP_LIMIT[] = "memory.kmem.tcp.limit_in_bytes";
+enum { TCP_BUFFERS_PART = 8 };
+
 static bool limit_memory_v1(int folder, uint64_t bytes, struct error *err)
 {
     if (!write_number_at(folder, "memory.limit_in_bytes", bytes, err))
         return false;
-    /* Without swap accounting there is no memsw file, and a host may refuse swappiness: neither is a limit of memory.
-     */
-    (void)(write_number_at(folder, "memory.memsw.limit_in_bytes", bytes, NULL) &&
-           write_at(folder, "memory.swappiness", "0", NULL));
-    return true;
+    /* Without swap accounting there is no memsw file (then swappiness is all there is), and a host may refuse
+     * swappiness: neither is a limit of memory. */
+    (void)write_number_at(folder, "memory.memsw.limit_in_bytes", bytes, NULL);
+    (void)write_at(folder, "memory.swappiness", "0", NULL);
+    /* v1 counts what lies in TCP's buffers apart from memory, and without a limit of its own. */
+    return faccessat(folder, TCP_LIMIT, F_OK, 0) < 0 ||
+           write_number_at(folder, TCP_LIMIT, bytes / TCP_BUFFERS_PART, err);
 }
 
 static bool limit_memory_v2(int folder, uint64_t bytes, struct error *err)

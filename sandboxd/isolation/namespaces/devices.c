@@ -13,6 +13,9 @@
 
 enum { PATH_BYTES = 64 };
 
+/* Terminals are counted host-wide (kernel.pty.max); without max= one sandbox could have them all. */
+static const char PTS_OPTIONS[] = "newinstance,ptmxmode=0666,mode=0620,gid=5,max=64";
+
 static bool bind_node(const char *name, struct error *err)
 {
     char from[PATH_BYTES];
@@ -49,8 +52,10 @@ bool devices_make(uint64_t memory_bytes, struct error *err)
             return false;
     }
     char shared[PATH_BYTES];
-    snprintf(shared, sizeof shared, "size=%" PRIu64 ",nr_inodes=65536,mode=1777", memory_bytes / 2);
-    return mount_at(DEV "/pts", "devpts", MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5", err) &&
+    uint64_t bytes = isolation_shared_bytes(memory_bytes);
+    snprintf(shared, sizeof shared, "size=%" PRIu64 ",nr_inodes=%" PRIu64 ",mode=1777", bytes,
+             bytes / ISOLATION_BYTES_PER_INODE);
+    return mount_at(DEV "/pts", "devpts", MS_NOEXEC, PTS_OPTIONS, err) &&
            mount_at(DEV "/shm", "tmpfs", MS_NODEV, shared, err) && make_link("pts/ptmx", DEV "/ptmx", err) &&
            make_link("/proc/self/fd", DEV "/fd", err) && make_link("/proc/self/fd/0", DEV "/stdin", err) &&
            make_link("/proc/self/fd/1", DEV "/stdout", err) && make_link("/proc/self/fd/2", DEV "/stderr", err);

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { OPTIONS_BYTES = 256, HOSTS_BYTES = 256, INODE_BYTES = 4096, INODES_MIN = 1024, INODES_MAX = 4 * 1024 * 1024 };
+enum { OPTIONS_BYTES = 256, HOSTS_BYTES = 256, INODES_MIN = 1024, INODES_MAX = 4 * 1024 * 1024 };
 
 static const unsigned long QUIET = MS_NOSUID | MS_NODEV;
 
@@ -71,7 +71,7 @@ static bool write_names(const char *hostname, struct error *err)
 
 static bool make_writable_layer(const struct isolation_plan *plan, struct error *err)
 {
-    uint64_t inodes = plan->disk_bytes / INODE_BYTES;
+    uint64_t inodes = plan->disk_bytes / ISOLATION_BYTES_PER_INODE;
     inodes = inodes < INODES_MIN ? INODES_MIN : inodes > INODES_MAX ? INODES_MAX : inodes;
     char options[OPTIONS_BYTES];
     snprintf(options, sizeof options, "size=%" PRIu64 ",nr_inodes=%" PRIu64 ",mode=0755", plan->disk_bytes, inodes);
@@ -145,16 +145,31 @@ static bool make_read_only(const char *path, struct error *err)
 
 #define PROC MOUNTS_NEW_ROOT "/proc"
 
+/* System V memory goes with the last process that has it: else it could fill the sandbox with nobody to kill for it.
+ * The setting is the ipc namespace's own; it may be written from inside since Linux 5.19, before that it is left. */
+static void end_orphaned_memory(void)
+{
+    AUTO_FD int fd = open(PROC "/sys/kernel/shm_rmid_forced", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0)
+        (void)!write(fd, "1", 1);
+}
+
 bool mounts_make_proc(struct error *err)
 {
-    static const char *const FILES[] = {PROC "/kcore",      PROC "/keys",        PROC "/key-users",
-                                        PROC "/timer_list", PROC "/sched_debug", PROC "/latency_stats",
-                                        PROC "/config.gz",  PROC "/kallsyms",    PROC "/vmallocinfo"};
-    static const char *const FOLDERS[] = {PROC "/scsi", PROC "/acpi"};
+    /* The kernel's own, and what the host does. Not meminfo, stat, cpuinfo and their like, which programs need, and not
+     * slabinfo, pagetypeinfo, kpage* and kmsg, which are 0400 and of a root that nobody inside is. */
+    static const char *const FILES[] = {
+        PROC "/kcore",         PROC "/keys",       PROC "/key-users",  PROC "/timer_list",  PROC "/sched_debug",
+        PROC "/latency_stats", PROC "/config.gz",  PROC "/kallsyms",   PROC "/vmallocinfo", PROC "/cmdline",
+        PROC "/locks",         PROC "/diskstats",  PROC "/interrupts", PROC "/softirqs",    PROC "/iomem",
+        PROC "/ioports",       PROC "/partitions", PROC "/misc",       PROC "/modules",     PROC "/buddyinfo",
+        PROC "/zoneinfo",      PROC "/swaps",      PROC "/schedstat",  PROC "/mdstat"};
+    static const char *const FOLDERS[] = {PROC "/scsi", PROC "/acpi", PROC "/pressure"};
     static const char *const READ_ONLY[] = {PROC "/sys", PROC "/sysrq-trigger", PROC "/irq", PROC "/bus", PROC "/fs"};
     if (mount("proc", PROC, "proc", SILENT, NULL) < 0)
         return error_set_errno(err, ERROR_INTERNAL,
                                "mount /proc (a host /proc that is partly covered, as in many containers, forbids it)");
+    end_orphaned_memory();
     for (size_t i = 0; i < sizeof FILES / sizeof FILES[0]; i++) {
         if (!cover_file(FILES[i], err))
             return false;

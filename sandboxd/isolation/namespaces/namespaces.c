@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -57,8 +58,11 @@ static bool start(const char *state_folder, struct error *err)
         return error_set_errno(err, ERROR_INTERNAL, "state folder %s", state_folder);
     AUTO_FREE char *templates = memory_printf("%s/sandboxd/templates", state);
     AUTO_FREE char *base = memory_printf("%s/base", templates);
-    if (!fd_make_folders(templates, 0711, err) || !start_cgroups(state, err))
+    if (!fd_make_folders(templates, 0700, err) || !start_cgroups(state, err))
         return false;
+    /* A skeleton has folders that all may write to, and its /tmp is every sandbox's. */
+    if (chmod(templates, 0700) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "chmod %s", templates);
     uint32_t slot = 0;
     bool nothing_lives = cgroup_slot_list(&host.layout, &slot, 1) == 0;
     if (!skeleton_make(base, nothing_lives, err))

@@ -106,11 +106,17 @@ static bool clone_child(struct birth *birth, const struct cgroup_slot *slot, con
                                    .pidfd = (uint64_t)(uintptr_t)&birth->pidfd,
                                    .exit_signal = SIGCHLD,
                                    .cgroup = (unsigned)slot->top};
+    struct user_namespace_owner before;
+    if (!user_namespace_begin_owner(child->plan->uid_base, &before, err))
+        return false;
     long pid = syscall(SYS_clone3, &arguments, sizeof arguments);
-    if (pid < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "clone3 with all namespaces");
     if (pid == 0)
         recipe_child_run(child);
+    int failed = pid < 0 ? errno : 0;
+    user_namespace_end_owner(&before);
+    errno = failed;
+    if (failed)
+        return error_set_errno(err, ERROR_INTERNAL, "clone3 with all namespaces");
     birth->pid = (pid_t)pid;
     drop(&birth->sync[1]);
     drop(&birth->ready[1]);

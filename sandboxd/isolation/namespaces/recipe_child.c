@@ -130,7 +130,8 @@ static bool become_init(const struct recipe_child *child, struct error *err)
 _Noreturn void recipe_child_run(const struct recipe_child *child)
 {
     struct error err = {0};
-    int ready = child->ready;
+    /* Its number may be another's before the taking fails. */
+    int ready = fcntl(child->ready, F_DUPFD_CLOEXEC, FD_SPARE);
     bool taken = take_descriptors(child, &err);
     ready = taken ? INHERIT_FD_READY : ready;
     if (taken && prepare(child, &err) && build(child, &err))

@@ -6,5 +6,5 @@
 
 /** A sealed memfd of struct sock_filter[]; -1 on failure. Allowed calls pass, those known to be dangerous get EPERM,
  *  all others ENOSYS (also clone3, so that libc falls back to clone, whose flags can be seen); a process of another
- *  architecture is killed. */
+ *  architecture is killed. Sockets: UNIX, TCP, UDP and NETLINK_ROUTE; pairs of UNIX ones alone. */
 int seccomp_build(struct error *err) MUST_USE;

@@ -14,7 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { VERSION = 1, FILE_MAX_BYTES = 4 * 1024 * 1024, DEPTH_MAX = 6, LINK_BYTES = 4096 };
+enum {
+    VERSION = 2 /* in the stamp: a new one makes a new skeleton */,
+    FILE_MAX_BYTES = 4 * 1024 * 1024,
+    DEPTH_MAX = 6,
+    LINK_BYTES = 4096
+};
 
 /* --- what it holds --- */
 

@@ -4,8 +4,12 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <inttypes.h>
+#include <linux/securebits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { PROC_PATH_BYTES = 48, MAP_BYTES = 48 };
@@ -32,6 +36,34 @@ bool user_namespace_become_root(struct error *err)
     if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "become root of the sandbox");
     return true;
+}
+
+/* --- the owner --- */
+
+/* By raw system calls: this thread alone, and only for the moment of the clone. */
+bool user_namespace_begin_owner(uint32_t uid, struct user_namespace_owner *before, struct error *err)
+{
+    int bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
+    int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+    /* Else the kernel takes the capabilities from who is not root any more. */
+    if (bits < 0 || prctl(PR_SET_SECUREBITS, (unsigned long)bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "keep capabilities over a change of uid");
+    *before = (struct user_namespace_owner){.uid = geteuid(), .securebits = bits, .dumpable = dumpable};
+    if (syscall(SYS_setresuid, -1, uid, -1) == 0)
+        return true;
+    error_set_errno(err, ERROR_INTERNAL, "take uid %" PRIu32 " for the clone", uid);
+    (void)prctl(PR_SET_SECUREBITS, (unsigned long)bits, 0, 0, 0);
+    return false;
+}
+
+void user_namespace_end_owner(const struct user_namespace_owner *before)
+{
+    /* Nobody can go on as somebody else. */
+    if (syscall(SYS_setresuid, -1, before->uid, -1) < 0 ||
+        prctl(PR_SET_SECUREBITS, (unsigned long)before->securebits, 0, 0, 0) < 0)
+        abort();
+    if (before->dumpable == 1)
+        (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* a change of uid takes it away */
 }
 
 int user_namespace_open(pid_t pid, struct error *err)

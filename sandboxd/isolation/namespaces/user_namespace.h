@@ -9,6 +9,21 @@
 
 #define USER_NAMESPACE_IDS 65536
 
+/** What user_namespace_begin_owner changed. */
+struct user_namespace_owner {
+    uid_t uid;
+    int securebits, dumpable;
+};
+
+/** Parent's half, around clone3: the namespace is owned by host uid `uid`. All that the kernel counts by user (inotify,
+ *  pending signals and timers, message queues, locked memory, nested namespaces) is counted in the owner's name too,
+ * and must be neither root's nor another sandbox's. Keeps all capabilities meanwhile. The child begins with that euid.
+ */
+bool user_namespace_begin_owner(uint32_t uid, struct user_namespace_owner *before, struct error *err) MUST_USE;
+
+/** Goes back, in the parent; ends the process should that fail. */
+void user_namespace_end_owner(const struct user_namespace_owner *before);
+
 /** Parent's half: maps 0..65535 inside to base.. outside, uids and gids. */
 bool user_namespace_map(pid_t pid, uint32_t base, struct error *err) MUST_USE;
 

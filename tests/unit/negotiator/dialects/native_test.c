@@ -1,5 +1,7 @@
 /* Goal: over real HTTP, protocol.md 1 and 2 as they stand: who is asking, the reply's shape, errors by name, 423 for
  * those who do not wait, fifty clients and one sandbox, sealed heartbeats. */
+#include "negotiator/ledger/audit.h"
+#include "negotiator/ledger/kv_internal.h"
 #include "tests/unit/negotiator/dialects/stage.h"
 
 #include <time.h>
@@ -224,6 +226,65 @@ static void ends(void)
     CHECK(late.status == 410 && unknown.status == 404 && odd.status == 404);
 }
 
+/* ---- what is recorded ---- */
+
+struct sought {
+    const char *action, *thread;
+    int status;
+    size_t count;
+};
+
+static enum kv_outcome count_records(struct kv *kv, void *argument, struct error *err)
+{
+    struct sought *sought = argument;
+    size_t i;
+    json_t *each, *all = audit_list(kv, 0, 100000, err);
+    sought->count = 0;
+    json_array_foreach (all, i, each)
+        sought->count += text_equal(json_string_value(json_object_get(each, "action")), sought->action) &&
+                         text_equal(json_string_value(json_object_get(each, "thread_id")), sought->thread) &&
+                         json_integer_value(json_object_get(each, "status")) == sought->status;
+    json_decref(all);
+    return KV_APPLIED;
+}
+
+static size_t records(const char *action, const char *thread, int status)
+{
+    struct error err = {0};
+    struct sought sought = {action, thread, status, 0};
+    CHECK(ledger_run(stage.ledger, count_records, &sought, &err));
+    return sought.count;
+}
+
+static void refusals_are_recorded(void)
+{
+    AUTO_ANSWER wrong = as(stage.ada, "POST", "/threads/rec/sandbox", "{\"ttl\":1}");
+    AUTO_ANSWER strange = as(stage.ada, "POST", "/threads/rec/sandbox", "{\"mod\":1}");
+    AUTO_ANSWER broken = as(stage.ada, "POST", "/threads/rec/sandbox", "{");
+    AUTO_ANSWER viewer = as(stage.viewer, "POST", "/threads/rec/sandbox", "{}");
+    AUTO_ANSWER lets_go = as(stage.viewer, "DELETE", "/threads/rec/sandbox", "");
+    AUTO_ANSWER deletes = as(stage.viewer, "DELETE", "/sandboxes/sbx_bbbbbbbbbbbbbbbbbbbb", "");
+    CHECK(wrong.status == 400 && strange.status == 400 && broken.status == 400 && viewer.status == 403 &&
+          lets_go.status == 403 && deletes.status == 403);
+    CHECK(records("negotiate", "rec", 400) == 3);
+    CHECK(records("negotiate", "rec", 403) == 1);
+    CHECK(records("release", "rec", 403) == 1);
+    CHECK(records("sandbox.delete", "", 403) == 1);
+}
+
+/* ---- how full the ledger is ---- */
+
+static void not_ready_with_a_full_ledger(void)
+{
+    kv_memory_set_usage(stage.kv, 94);
+    AUTO_ANSWER good = http_do("GET", "/readyz", "", "");
+    kv_memory_set_usage(stage.kv, 95);
+    AUTO_ANSWER full = http_do("GET", "/readyz", "", "");
+    kv_memory_set_usage(stage.kv, 0);
+    CHECK(good.status == 200 && full.status == 503);
+    CHECK(strstr(told(&full, "error.message"), "map_mb") != NULL);
+}
+
 /* ---- waiting ---- */
 
 static void *negotiate_race(void *argument)
@@ -300,8 +361,9 @@ static void a_client_waits_when_the_negotiator_stops(void)
     int fd = http_connect();
     http_send(fd, "POST", "/threads/stop/sandbox", header, "{}");
     struct timespec moment = {.tv_nsec = 50000000};
-    nanosleep(&moment, NULL);
-    node_release();
+    nanosleep(&moment, NULL); /* its node never answers: what was kept for it is freed all the same */
+    leasing_stopping(stage.leasing);
+    CHECK(records("authenticate", "", 401) >= 1); /* of who_is_asking: the sum so far */
     stage_close();
     close(fd);
 }
@@ -317,6 +379,8 @@ int main(void)
     everything_said_is_accepted();
     idempotency_key();
     ends();
+    refusals_are_recorded();
+    not_ready_with_a_full_ledger();
     fifty_clients_one_sandbox();
     those_who_do_not_wait();
     what_the_node_refuses();

@@ -24,6 +24,7 @@ struct held {
 
 struct stage {
     struct key master, to_node, from_node;
+    struct kv *kv; /* the ledger's */
     struct ledger *ledger;
     struct fleet *fleet;
     struct leasing *leasing;
@@ -171,7 +172,8 @@ static void stage_open(void)
     principal_new_api_key(stage.ada);
     principal_new_api_key(stage.viewer);
     stage.principals = principal_table_new(&stage.master);
-    stage.ledger = ledger_start(kv_memory_new(20, 1), &err);
+    stage.kv = kv_memory_new(20, 1);
+    stage.ledger = ledger_start(stage.kv, &err);
     CHECK(ledger_run(stage.ledger, add_keys, NULL, &err));
     stage.fleet = fleet_start(&(struct fleet_options){.master = &stage.master,
                                                       .workers = 4,
@@ -190,9 +192,14 @@ static void stage_open(void)
                                                                      .max_lifetime_max_s = 86400,
                                                                      .resources = {1000, 512, 1024, 256}},
                                                           .wall_ms = clock_wall_ms});
-    stage.plane = (struct plane){stage.leasing, stage.fleet, stage.ledger, stage.principals};
-    struct http_server_options options = {
-        .host = "127.0.0.1", .loops = 2, .name = "negotiator", .authorize = plane_authorize, .context = &stage.plane};
+    stage.plane = (struct plane){stage.leasing, stage.fleet, stage.ledger, stage.principals, NULL};
+    struct http_server_options options = {.host = "127.0.0.1",
+                                          .loops = 2,
+                                          .name = "negotiator",
+                                          .authorize = plane_authorize,
+                                          .loop_started = plane_loop_started,
+                                          .loop_ending = plane_loop_ending,
+                                          .context = &stage.plane};
     options.routes = plane_routes(&options.route_count);
     stage.server = http_server_start(&options, &err);
     stage.node = http_server_start(
@@ -206,12 +213,12 @@ static void stage_close(void)
 {
     http_server_stop(stage.server, 2000);
     leasing_stopping(stage.leasing);
+    http_server_stop(stage.node, 100); /* what it holds back it answers no more */
     fleet_stop(stage.fleet);
-    http_server_stop(stage.node, 100);
     ledger_stop(stage.ledger);
+    leasing_free(stage.leasing);
     http_server_free(stage.server);
     http_server_free(stage.node);
-    leasing_free(stage.leasing);
     fleet_free(stage.fleet);
     principal_table_free(stage.principals);
 }

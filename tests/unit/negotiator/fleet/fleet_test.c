@@ -5,8 +5,12 @@
 #include "shared/base/text.h"
 #include "tests/unit/check.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
 static int64_t wall_ms = 1800000000000;
 static uint64_t boot_ns = 1000000000000;
@@ -71,8 +75,9 @@ static enum error_kind open_bytes(struct fleet *fleet, const uint8_t *bytes, siz
 {
     struct fleet_message message = {.json = NULL};
     struct error err = {0};
-    if (fleet_open(fleet, bytes, size, &message, &err) && fleet_check_heartbeat(fleet, &message, &err))
-        fleet_heartbeat_seen(fleet, &message);
+    bool heard = fleet_open(fleet, bytes, size, &message, &err) && fleet_check_heartbeat(fleet, &message, &err) &&
+                 fleet_heartbeat_seen(fleet, &message, &err);
+    CHECK(heard == (err.kind == ERROR_NONE));
     fleet_message_done(&message);
     return err.kind;
 }
@@ -116,7 +121,7 @@ static void incarnations_only_rise(void)
 {
     AUTO(fleet) *fleet = new_fleet();
     CHECK(hear(fleet, (struct said){.node = "n1", .incarnation = 3, .number = 5, .slots = 1}) == ERROR_NONE);
-    CHECK(hear(fleet, (struct said){.node = "n1", .incarnation = 3, .number = 4, .slots = 1}) == ERROR_NONE);
+    CHECK(hear(fleet, (struct said){.node = "n1", .incarnation = 3, .number = 4, .slots = 1}) == ERROR_CONFLICT);
     CHECK(hear(fleet, (struct said){.node = "n1", .incarnation = 4, .number = 1, .slots = 1}) == ERROR_NONE);
     CHECK(hear(fleet, (struct said){.node = "n1", .incarnation = 3, .number = 6, .slots = 1}) == ERROR_UNAUTHENTICATED);
     CHECK(hear(fleet, (struct said){.node = "n2", .incarnation = 1, .number = 1, .slots = 1}) == ERROR_NONE);
@@ -125,6 +130,7 @@ static void incarnations_only_rise(void)
 static void wrong_fields_are_refused(void)
 {
     AUTO(fleet) *fleet = new_fleet();
+    wall_ms += 20000;
     struct said wrong[] = {{.time = wall_ms + 10001},
                            {.time = wall_ms - 10001},
                            {.url = "ftp://x"},
@@ -197,7 +203,7 @@ static void restart(void)
     CHECK(fleet_open(before, bytes, size, &message, &err) && fleet_check_heartbeat(before, &message, &err));
     for (int twice = 0; twice < 2; twice++) {
         CHECK(kv_batch_begin(kv, &err));
-        CHECK(fleet_heartbeat_rule(kv, &message, &err) == KV_APPLIED);
+        CHECK(fleet_heartbeat_rule(before, kv, &message, &err) == KV_APPLIED);
         CHECK(kv_batch_end(kv, &err));
     }
     fleet_message_done(&message);
@@ -211,6 +217,85 @@ static void restart(void)
     CHECK(hear(after, (struct said){.node = "n1", .incarnation = 7, .number = 9, .slots = 1}) == ERROR_NONE);
     CHECK(fleet_alive(after) == 1);
     kv_free(kv);
+}
+
+static uint64_t number_of_a_reply(struct fleet *fleet, struct kv *kv, uint64_t number)
+{
+    struct fleet_message message = {.json = NULL};
+    struct error err = {0};
+    struct link_head head = {.number = 0};
+    size_t size = 0;
+    AUTO_FREE uint8_t *reply = NULL;
+    AUTO_FREE uint8_t *bytes =
+        seal(&master, "sandboxd", &(struct said){.node = "n1", .incarnation = 7, .number = number, .slots = 1}, &size);
+    CHECK(fleet_open(fleet, bytes, size, &message, &err) && fleet_check_heartbeat(fleet, &message, &err) &&
+          fleet_heartbeat_seen(fleet, &message, &err));
+    CHECK(kv_batch_begin(kv, &err));
+    CHECK(fleet_heartbeat_rule(fleet, kv, &message, &err) == KV_APPLIED);
+    CHECK(kv_batch_end(kv, &err));
+    json_t *answer = json_pack("{s:b}", "ok", 1);
+    CHECK(fleet_seal_reply(fleet, &message, answer, &reply, &size, &err) && link_peek(reply, size, &head, &err));
+    json_decref(answer);
+    fleet_message_done(&message);
+    return head.number;
+}
+
+static uint64_t revision_of_row(struct kv *kv)
+{
+    AUTO_KV_VALUE value = {0};
+    struct error err = {0};
+    CHECK(kv_get(kv, "node/n1", &value, &err));
+    return value.revision;
+}
+
+/* A node accepts no number twice: neither does a clock that was set back make any come again. */
+static void numbers_only_rise(void)
+{
+    struct kv *kv = kv_memory_new(0, 1);
+    struct error err = {0};
+    struct fleet *before = new_fleet();
+    uint64_t first = number_of_a_reply(before, kv, 1), row = revision_of_row(kv);
+    uint64_t second = number_of_a_reply(before, kv, 2);
+    CHECK(second == first + 1 && revision_of_row(kv) == row); /* not a write a message */
+    fleet_free(before);
+    wall_ms -= 3600000;
+    AUTO(fleet) *after = new_fleet();
+    CHECK(fleet_load(after, kv, &err));
+    CHECK(number_of_a_reply(after, kv, 3) > second);
+    wall_ms += 3600000;
+    kv_free(kv);
+}
+
+/* What a start forgot cannot be told to it a second time; a heartbeat that was overtaken says nothing any more. */
+static void late_heartbeats(void)
+{
+    struct kv *kv = kv_memory_new(0, 1);
+    struct error err = {0};
+    struct fleet_message early = {.json = NULL}, late = {.json = NULL};
+    size_t size = 0, late_size = 0;
+    AUTO(fleet) *fleet = new_fleet();
+    struct said said = {.node = "n1", .incarnation = 3, .number = 5, .slots = 1, .time = wall_ms - 1};
+    CHECK(hear(fleet, said) == ERROR_INVALID);
+    CHECK(fleet_alive(fleet) == 0);
+    said.number = 6;
+    said.time = wall_ms;
+    AUTO_FREE uint8_t *first = seal(&master, "sandboxd", &said, &size);
+    said.number = 7;
+    AUTO_FREE uint8_t *second = seal(&master, "sandboxd", &said, &late_size);
+    CHECK(fleet_open(fleet, first, size, &early, &err) && fleet_open(fleet, second, late_size, &late, &err));
+    CHECK(fleet_check_heartbeat(fleet, &early, &err) && fleet_check_heartbeat(fleet, &late, &err));
+    CHECK(fleet_heartbeat_seen(fleet, &early, &err) && fleet_heartbeat_seen(fleet, &late, &err));
+    CHECK(!fleet_heartbeat_seen(fleet, &early, &err) && err.kind == ERROR_CONFLICT);
+    CHECK(kv_batch_begin(kv, &err)); /* queued in the other order; a conflict runs a rule again */
+    CHECK(fleet_heartbeat_rule(fleet, kv, &late, &err) == KV_APPLIED);
+    CHECK(fleet_heartbeat_rule(fleet, kv, &late, &err) == KV_APPLIED);
+    CHECK(fleet_heartbeat_rule(fleet, kv, &early, &err) == KV_FAILED);
+    CHECK(kv_batch_end(kv, &err));
+    fleet_message_done(&early);
+    fleet_message_done(&late);
+    kv_free(kv);
+    boot_ns += 11000000000; /* its clock may be as far off as any other's from now on */
+    CHECK(hear(fleet, (struct said){.node = "n1", .incarnation = 4, .number = 1, .time = wall_ms - 1}) == ERROR_NONE);
 }
 
 /* ---- calls ---- */
@@ -253,6 +338,52 @@ static void calls_that_fail_are_answered(void)
     CHECK(outcome.count == 22); /* each, also those that were still waiting */
 }
 
+/* Listens, and never answers. */
+static int hang_on(char url[static FLEET_URL_BYTES])
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, 16) == 0 &&
+          getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    snprintf(url, FLEET_URL_BYTES, "http://127.0.0.1:%u", ntohs(address.sin_port));
+    return fd;
+}
+
+static int count_of(struct outcome *outcome)
+{
+    pthread_mutex_lock(&outcome->mutex);
+    int count = outcome->count;
+    pthread_mutex_unlock(&outcome->mutex);
+    return count;
+}
+
+static void a_node_that_hangs_leaves_workers_to_others(void)
+{
+    struct outcome hung = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    struct outcome other = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    char url[FLEET_URL_BYTES], node[LINK_NODE_BYTES];
+    AUTO_FD int fd = hang_on(url);
+    struct error err = {0};
+    uint32_t epoch;
+    AUTO(fleet) *fleet = new_fleet();
+    CHECK(hear(fleet, (struct said){.node = "hangs", .incarnation = 1, .number = 1, .slots = 9999, .url = url}) ==
+          ERROR_NONE);
+    for (int i = 0; i < 4; i++)
+        fleet_call(fleet, "hangs", json_pack("{s:s}", "call", "prepare"), called, &hung);
+    fleet_call(fleet, "nobody", json_pack("{s:s}", "call", "destroy"), called, &other);
+    struct timespec moment = {.tv_nsec = 10000000};
+    for (int i = 0; i < 50 && count_of(&other) == 0; i++)
+        nanosleep(&moment, NULL);
+    CHECK(count_of(&other) == 1 && count_of(&hung) == 0); /* while the first call of four, of 1 s each, runs */
+    CHECK(fleet_place(fleet, "auto", node, &epoch, &err));
+    for (int i = 0; i < 2 * FLEET_WAITING_MAX; i++)
+        fleet_call(fleet, "hangs", json_pack("{s:s}", "call", "destroy"), NULL, NULL);
+    CHECK(!fleet_place(fleet, "auto", node, &epoch, &err) && err.kind == ERROR_NO_CAPACITY);
+    fleet_stop(fleet);
+    CHECK(hung.count == 4);
+}
+
 int main(void)
 {
     keys_start();
@@ -262,6 +393,9 @@ int main(void)
     wrong_fields_are_refused();
     placement();
     restart();
+    numbers_only_rise();
+    late_heartbeats();
+    a_node_that_hangs_leaves_workers_to_others();
     calls_that_fail_are_answered();
     return check_done();
 }

@@ -192,6 +192,49 @@ static void lost_by_the_node(struct world *world)
     CHECK(world_calls(world, "destroy", id) == 1);
 }
 
+static void beat_with(struct world *world, const char *id, int64_t active_at)
+{
+    json_decref(
+        heartbeat(world, world_clock() - 2000, json_pack("[o]", on_node(id, active_at, INT64_MAX / 2)), json_array()));
+}
+
+/* A start of the node begins with what it took over: what it does not name then is gone, at its first heartbeat. */
+static void lost_by_a_restart_of_the_node(struct world *world)
+{
+    char id[RANDOM_ID_BYTES], kept[RANDOM_ID_BYTES], reason[SANDBOX_REASON_BYTES];
+    world->incarnation = 5;
+    ask_id(world, (struct asked){.thread = "t"}, id);
+    ask_id(world, (struct asked){.thread = "kept"}, kept);
+    json_decref(heartbeat(world, 0, json_array(), json_array())); /* crossed the answer to prepare */
+    CHECK(state_of(world, id, reason) == SANDBOX_ACTIVE);
+    world->incarnation = 6;
+    json_decref(heartbeat(world, 0, json_pack("[o]", on_node(kept, world_clock(), INT64_MAX / 2)), json_array()));
+    CHECK(state_of(world, id, reason) == SANDBOX_TERMINATED);
+    CHECK_TEXT(reason, "node_lost");
+    CHECK(state_of(world, kept, reason) == SANDBOX_ACTIVE);
+    AUTO(negotiation) *n = ask(world, (struct asked){.thread = "t"});
+    CHECK(n->created && strcmp(n->sandbox.id, id) != 0);
+}
+
+/* Its thread got another one in the last second of its lease: nobody holds it. */
+static void nobody_holds_it(struct world *world)
+{
+    char id[RANDOM_ID_BYTES], reason[SANDBOX_REASON_BYTES];
+    struct asked join = {.thread = "b", .wanted = {.max_lifetime_s = 1000}};
+    ask_id(world, (struct asked){.thread = "t", .wanted = {.max_lifetime_s = 100}}, id);
+    memcpy(join.wanted.hint, id, sizeof id);
+    CHECK_KIND(ask_kind(world, join), ERROR_NONE); /* lifts the deadline */
+    CHECK_KIND(question_kind(world, QUESTION_RELEASE, "ada", ROLE_USER, "b"), ERROR_NONE);
+    world_now += 99500;
+    AUTO(negotiation) *n = ask(world, (struct asked){.thread = "t"});
+    CHECK(n->created);
+    world_now += 1000;
+    beat_with(world, id, world_clock());
+    CHECK(state_of(world, id, reason) == SANDBOX_TERMINATING);
+    CHECK_TEXT(reason, "released");
+    CHECK(world_calls(world, "destroy", id) == 1);
+}
+
 static void deadlines_are_pushed(struct world *world)
 {
     char id[RANDOM_ID_BYTES];
@@ -206,12 +249,6 @@ static void deadlines_are_pushed(struct world *world)
     CHECK(world_calls(world, "deadline", id) == 1);
     json_decref(heartbeat(world, 0, json_pack("[o]", on_node(id, world_clock(), first + 900000)), json_array()));
     CHECK(world_calls(world, "deadline", id) == 1);
-}
-
-static void beat_with(struct world *world, const char *id, int64_t active_at)
-{
-    json_decref(
-        heartbeat(world, world_clock() - 2000, json_pack("[o]", on_node(id, active_at, INT64_MAX / 2)), json_array()));
 }
 
 static void idle_leases_end(struct world *world)
@@ -302,6 +339,31 @@ static void lists(struct world *world)
     CHECK(list_all(world, "root", ROLE_ADMIN, 3) == 8);
 }
 
+static void lists_are_bounded(struct world *world)
+{
+    enum { ROWS = 210 };
+    char thread[16], id[RANDOM_ID_BYTES];
+    struct questioning questioning = {.world = world};
+    for (int i = 0; i < ROWS; i++) {
+        snprintf(thread, sizeof thread, "t%d", i);
+        ask_id(world, (struct asked){.thread = thread}, id);
+    }
+    AUTO(question) *q = question_new();
+    q->verb = QUESTION_LIST;
+    q->states = 1U << SANDBOX_FAILED; /* none is: all rows are looked at */
+    q->caller.principal.role = ROLE_USER;
+    q->answered = question_answered;
+    q->cookie = &questioning;
+    CHECK(text_copy(q->caller.principal.name, PRINCIPAL_BYTES, "ada"));
+    leasing_ask(world->leasing, q);
+    pthread_mutex_lock(&world->mutex);
+    while (!questioning.done)
+        pthread_cond_wait(&world->changed, &world->mutex);
+    pthread_mutex_unlock(&world->mutex);
+    CHECK(q->count == 0 && q->next[0] != '\0');
+    CHECK(list_all(world, "ada", ROLE_USER, 200) == ROWS);
+}
+
 int main(void)
 {
     in_both_worlds(failing_frees_everything);
@@ -314,6 +376,9 @@ int main(void)
     in_both_worlds(release_and_delete);
     in_both_worlds(the_node_tells_ends);
     in_both_worlds(lost_by_the_node);
+    in_both_worlds(lost_by_a_restart_of_the_node);
+    in_both_worlds(nobody_holds_it);
+    in_both_worlds(lists_are_bounded);
     in_both_worlds(deadlines_are_pushed);
     in_both_worlds(idle_leases_end);
     in_both_worlds(one_of_two_leases_ends);

@@ -355,6 +355,91 @@ static void scopes_and_times(struct world *world)
     CHECK(longer->lease.expires_at == world_clock() + 7200000 && longer->lease.idle_timeout_s == 7200);
 }
 
+/* ---- those who wait ---- */
+
+/* Nobody waits for a node that does not answer. */
+static void a_lost_node_is_told_while_it_makes_one(struct world *world)
+{
+    struct attempt creator;
+    world_set_mode(world, FAKE_HOLDS, ERROR_NONE);
+    attempt_start(world, &creator, (struct asked){.thread = "t"});
+    attempt_wait_started(&creator);
+    pthread_mutex_lock(&world->mutex);
+    world->life = NODE_LOST;
+    pthread_mutex_unlock(&world->mutex);
+    CHECK_KIND(ask_kind(world, (struct asked){.thread = "t"}), ERROR_NODE_UNREACHABLE);
+    world_set_mode(world, FAKE_ANSWERS, ERROR_NONE);
+    AUTO(negotiation) *n = attempt_wait(&creator);
+    CHECK_TEXT(n->refusal.message, "");
+}
+
+static void who_waits_is_bounded(struct world *world)
+{
+    enum { MOST = 256, LEAVE = 10 };
+    struct attempt creator, waiters[MOST], leavers[LEAVE];
+    world_set_mode(world, FAKE_HOLDS, ERROR_NONE);
+    attempt_start(world, &creator, (struct asked){.thread = "t"});
+    attempt_wait_started(&creator);
+    for (int i = 0; i < LEAVE; i++) {
+        attempt_start(world, &leavers[i], (struct asked){.thread = "t"});
+        attempt_wait_started(&leavers[i]);
+    }
+    pthread_mutex_lock(&world->mutex);
+    for (int i = 0; i < LEAVE; i++)
+        leavers[i].abandoned = true;
+    pthread_mutex_unlock(&world->mutex);
+    for (int i = 0; i < MOST; i++) {
+        attempt_start(world, &waiters[i], (struct asked){.thread = "t"});
+        attempt_wait_started(&waiters[i]);
+        CHECK(!waiters[i].done);
+    }
+    /* Answered, that is freed, while the sandbox is still being made. */
+    for (int i = 0; i < LEAVE; i++)
+        negotiation_free(attempt_wait(&leavers[i]));
+    CHECK_KIND(ask_kind(world, (struct asked){.thread = "t"}), ERROR_RATE_LIMITED);
+    world_set_mode(world, FAKE_ANSWERS, ERROR_NONE);
+    for (int i = 0; i < MOST; i++) {
+        AUTO(negotiation) *n = attempt_wait(&waiters[i]);
+        CHECK_TEXT(n->refusal.message, "");
+    }
+    negotiation_free(attempt_wait(&creator));
+}
+
+static void a_place_is_asked_for_once(struct world *world)
+{
+    char thread[16];
+    for (int i = 0; i < 20; i++) {
+        snprintf(thread, sizeof thread, "t%d", i);
+        CHECK_KIND(ask_kind(world, (struct asked){.thread = thread}), ERROR_NONE);
+    }
+    CHECK(world->places == 20);
+}
+
+/* What passes the bounds can be stored, however its JSON grows. */
+static void the_largest_texts_fit(struct world *world)
+{
+    char value[4096], key[65];
+    struct wanted wanted = {.env = json_object(), .metadata = json_object()};
+    memset(value, 1, sizeof value);
+    value[WANTED_ENV_BYTES - 3] = '\0';
+    json_object_set_new(wanted.env, "A", json_string(value));
+    value[512] = '\0';
+    for (int i = 0; i < WANTED_METADATA_MAX; i++) {
+        memset(key, 2, 64);
+        key[0] = (char)('A' + i);
+        key[64] = '\0';
+        json_object_set_new(wanted.metadata, key, json_string(value));
+    }
+    CHECK_KIND(ask_kind(world, (struct asked){.thread = "t", .wanted = wanted}), ERROR_NONE);
+    wanted = (struct wanted){.env = json_object()};
+    memset(value, 1, sizeof value);
+    value[WANTED_ENV_BYTES - 2] = '\0';
+    json_object_set_new(wanted.env, "A", json_string(value));
+    AUTO(negotiation) *n = ask(world, (struct asked){.thread = "u", .wanted = wanted});
+    CHECK_KIND(n->refusal.kind, ERROR_INVALID);
+    CHECK(strstr(n->refusal.message, "env has more than") != NULL);
+}
+
 int main(void)
 {
     in_both_worlds(modes_and_hints);
@@ -368,5 +453,9 @@ int main(void)
     in_both_worlds(conflicts_name_the_fields);
     in_both_worlds(bounds_are_checked);
     in_both_worlds(scopes_and_times);
+    in_both_worlds(a_lost_node_is_told_while_it_makes_one);
+    in_both_worlds(who_waits_is_bounded);
+    in_both_worlds(a_place_is_asked_for_once);
+    in_both_worlds(the_largest_texts_fit);
     return check_done();
 }

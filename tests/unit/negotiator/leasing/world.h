@@ -39,6 +39,8 @@ struct world {
     json_t *log;           /* every message, in order */
     enum node_life life;   /* of every node */
     struct error no_place; /* kind ERROR_NONE: there is room */
+    size_t places;         /* how often one was asked for */
+    uint64_t incarnation;  /* of every node */
     pthread_t node;
     struct kv *kv; /* the ledger's */
     struct ledger *ledger;
@@ -53,6 +55,7 @@ static bool fake_place(void *context, const char *isolation UNUSED, char node[st
     struct world *world = context;
     pthread_mutex_lock(&world->mutex);
     struct error why = world->no_place;
+    world->places++;
     pthread_mutex_unlock(&world->mutex);
     if (why.kind != ERROR_NONE)
         return error_set(err, why.kind, "%s", why.message);
@@ -68,6 +71,15 @@ static enum node_life fake_find(void *context, const char *node UNUSED, char url
     enum node_life life = world->life;
     pthread_mutex_unlock(&world->mutex);
     return life;
+}
+
+static uint64_t fake_incarnation(void *context, const char *node UNUSED)
+{
+    struct world *world = context;
+    pthread_mutex_lock(&world->mutex);
+    uint64_t incarnation = world->incarnation;
+    pthread_mutex_unlock(&world->mutex);
+    return incarnation;
 }
 
 static void fake_call(void *context, const char *node, json_t *message,
@@ -129,18 +141,21 @@ static void *fake_node(void *argument)
 
 static struct leasing *world_leasing(struct world *world)
 {
-    return leasing_new(&(struct leasing_options){
-        .ledger = world->ledger,
-        .master = &world->master,
-        .deployment = "dep_aaaaaaaaaaaaaaaaaaaa",
-        .nodes = {.context = world, .place = fake_place, .find = fake_find, .call = fake_call},
-        .limits = {.ttl_default_s = 900,
-                   .ttl_max_s = 3600,
-                   .idle_timeout_s = 3600,
-                   .max_lifetime_s = 28800,
-                   .max_lifetime_max_s = 86400,
-                   .resources = {1000, 512, 1024, 256}},
-        .wall_ms = world_clock});
+    return leasing_new(&(struct leasing_options){.ledger = world->ledger,
+                                                 .master = &world->master,
+                                                 .deployment = "dep_aaaaaaaaaaaaaaaaaaaa",
+                                                 .nodes = {.context = world,
+                                                           .place = fake_place,
+                                                           .find = fake_find,
+                                                           .call = fake_call,
+                                                           .incarnation = fake_incarnation},
+                                                 .limits = {.ttl_default_s = 900,
+                                                            .ttl_max_s = 3600,
+                                                            .idle_timeout_s = 3600,
+                                                            .max_lifetime_s = 28800,
+                                                            .max_lifetime_max_s = 86400,
+                                                            .resources = {1000, 512, 1024, 256}},
+                                                 .wall_ms = world_clock});
 }
 
 static struct world *world_new(unsigned conflict_percent)
@@ -215,8 +230,7 @@ static size_t world_calls(struct world *world, const char *call, const char *id)
     size_t count = 0, i;
     json_t *message;
     pthread_mutex_lock(&world->mutex);
-    json_array_foreach(world->log, i, message)
-    {
+    json_array_foreach (world->log, i, message) {
         const char *about = json_string_value(json_object_get(message, "id"));
         if (about == NULL)
             about = json_string_value(json_object_get(json_object_get(message, "sandbox"), "id"));
@@ -420,8 +434,11 @@ static UNUSED json_t *heartbeat(struct world *world, int64_t previous_ms, json_t
 {
     struct error err = {0};
     json_t *message = json_pack("{s:o, s:o}", "sandboxes", sandboxes, "ended", ended);
-    struct beat beat = {
-        .report = {.leasing = world->leasing, .node = "n1", .message = message, .previous_seen_ms = previous_ms}};
+    struct beat beat = {.report = {.leasing = world->leasing,
+                                   .node = "n1",
+                                   .message = message,
+                                   .incarnation = fake_incarnation(world, "n1"),
+                                   .previous_seen_ms = previous_ms}};
     ledger_submit(world->ledger, beat_rule, beat_act, &beat);
     /* Twice: what the first one's answer queued has run after the second. */
     CHECK(ledger_run(world->ledger, nothing_rule, NULL, &err));

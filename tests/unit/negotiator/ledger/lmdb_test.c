@@ -122,7 +122,7 @@ static void test_full(const char *folder)
     CHECK(kv_apply(kv, small, &err) == KV_FAILED && err.kind == ERROR_DISK_FULL);
     CHECK(!kv_get(kv, "small", &value, &err) && err.kind == ERROR_DISK_FULL);
     err = (struct error){0};
-    CHECK(!kv_batch_end(kv, &err) && err.kind == ERROR_DISK_FULL && strstr(err.message, "larger"));
+    CHECK(!kv_batch_end(kv, &err) && err.kind == ERROR_DISK_FULL && strstr(err.message, "map_mb"));
     CHECK(count_pairs(kv) == 1);
 
     size_t filled = 0;
@@ -132,6 +132,8 @@ static void test_full(const char *folder)
             break;
     }
     CHECK(filled > 4 && filled < 11 && err.kind == ERROR_DISK_FULL);
+    unsigned full = 0, emptied = 100;
+    CHECK(kv_usage(kv, &full, &err) && full > 60 && full <= 100);
     CHECK(count_pairs(kv) == filled + 1);
     CHECK(put(kv, "small", "2", 1, &err)); /* what fits still goes in */
     AUTO(kv_change) *gone = kv_change_new();
@@ -139,6 +141,8 @@ static void test_full(const char *folder)
     kv_change_delete(gone, "fill/1");
     kv_change_delete(gone, "fill/2");
     CHECK(kv_batch_begin(kv, &err) && kv_apply(kv, gone, &err) == KV_APPLIED && kv_batch_end(kv, &err));
+    CHECK(kv_usage(kv, &emptied, &err) && emptied + 20 < full); /* freed pages are room, though the file stays */
+    CHECK(kv_batch_begin(kv, &err) && kv_usage(kv, &emptied, &err) && kv_batch_end(kv, &err));
     for (int i = 0; i < 20; i++) { /* freed pages are used again, once a commit lies between */
         CHECK(put(kv, "small", "3", 1, &err));
         CHECK(put(kv, "fill/0", big, sizeof big, &err));

@@ -57,6 +57,21 @@ static void test_exit(void)
     CHECK(strstr(failed.data, "\"code\":\"GONE\"") != NULL);
 }
 
+static const char *stdin_of(bool open)
+{
+    struct process_view view = {.id = "exe_1", .stdin_open = open};
+    json_t *shown = events_process(&view);
+    const char *told = strcmp(json_string_value(json_object_get(shown, "stdin")), "open") == 0 ? "open" : "closed";
+    json_decref(shown);
+    return told;
+}
+
+static void test_stdin(void)
+{
+    CHECK_TEXT(stdin_of(true), "open");
+    CHECK_TEXT(stdin_of(false), "closed");
+}
+
 static int signal_of(json_t *value)
 {
     int number = -1;
@@ -90,6 +105,7 @@ int main(void)
     test_split();
     test_framing();
     test_exit();
+    test_stdin();
     test_signals();
     return check_done();
 }

@@ -23,7 +23,8 @@ struct front_rig {
     char state[64];
     uint16_t port;
     pid_t front;
-    int launcher; /* our end */
+    int launcher;        /* our end */
+    int64_t lifetime_ms; /* of the sandbox, from when a front is told of it; 0: an hour */
     uint64_t incarnation;
     char token[CAPABILITY_TEXT_BYTES];
 };
@@ -78,7 +79,7 @@ static void front_send_sandbox(const struct front_rig *rig, uint64_t request)
     sandbox->init_pid = rig->init.pid;
     sandbox->reused = request == 0;
     sandbox->created_wall_ms = clock_wall_ms();
-    sandbox->deadline_wall_ms = clock_wall_ms() + 3600000;
+    sandbox->deadline_wall_ms = clock_wall_ms() + (rig->lifetime_ms ? rig->lifetime_ms : 3600000);
     key_sandbox_root(&sandbox->root, &rig->node_key, FRONT_SANDBOX);
     strcpy(sandbox->socket_path, "1/init.sock");
     sandbox->epoch = 1;

@@ -235,6 +235,7 @@ static void test_ended(const struct front_rig *rig)
     struct front_launcher_message message = {.type = FL_ENDED};
     strcpy(message.as.ended.id, FRONT_SANDBOX);
     strcpy(message.as.ended.reason, "max_lifetime");
+    message.as.ended.epoch = 1;
     const char *body = "{\"cmd\":\"sleep 30\",\"cwd\":\"/\"}";
     int fd = front_send_request(rig, "POST", "/s/" FRONT_SANDBOX "/exec", rig->token, body, strlen(body));
     usleep(200000);
@@ -248,6 +249,17 @@ static void test_ended(const struct front_rig *rig)
     wrong[strlen(wrong) - 20] ^= 1;
     AUTO_REPLY guess = front_call(rig, "GET", "/processes", wrong, NULL);
     CHECK(guess.status == 401); /* only a valid token learns that it ended */
+}
+
+/* The deadline moved, and the front that was to tell init is gone: the next one tells. */
+static void test_missed_deadline(struct front_rig *rig)
+{
+    rig->lifetime_ms = 1000;
+    front_start(rig, true);
+    struct pollfd init = {.fd = (int)syscall(SYS_pidfd_open, rig->init.pid, 0), .events = POLLIN};
+    CHECK(poll(&init, 1, 20000) == 1);
+    close(init.fd);
+    CHECK(front_stop(rig, SIGTERM) == 0);
 }
 
 int main(void)
@@ -266,6 +278,7 @@ int main(void)
     test_adoption(&rig);
     test_ended(&rig);
     CHECK(front_stop(&rig, SIGTERM) == 0);
+    test_missed_deadline(&rig);
     front_rig_close(&rig);
     return check_done();
 }

@@ -176,6 +176,7 @@ static void test_destroy(const struct front_rig *rig)
     message = (struct front_launcher_message){.type = FL_ENDED, .request = message.request};
     strcpy(message.as.ended.id, FRONT_SANDBOX);
     strcpy(message.as.ended.reason, "crashed"); /* who asked for the end knows better */
+    message.as.ended.epoch = 1;
     front_send(rig, &message);
     AUTO_REPLY told = front_read(exec);
     CHECK(strstr(told.body, "up\\n") && strstr(told.body, "bye\\n"));

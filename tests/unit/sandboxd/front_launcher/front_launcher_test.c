@@ -1,12 +1,16 @@
 /* The messages between front and launcher: what is whole passes with its descriptors; everything else is refused. */
 #include "sandboxd/front_launcher/front_launcher.h"
 
+#include "negotiator/leasing/wanted.h"
 #include "shared/base/fd.h"
 #include "tests/unit/check.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+
+/* What the negotiator lets through, a node can keep. */
+_Static_assert(WANTED_ENV_BYTES < ENV_BYTES, "the last byte is the empty text's");
 
 static const char ID[] = "sbx_0123456789abcdefghij";
 
@@ -19,6 +23,7 @@ static struct front_launcher_message prepare(void)
     memcpy(message.as.prepare.isolation, "auto", 5);
     message.as.prepare.limits = (struct fl_limits){1000, 256, 512 << 20, 0};
     message.as.prepare.deadline_wall_ms = 1;
+    message.as.prepare.epoch = 1;
     return message;
 }
 
@@ -33,6 +38,7 @@ static struct front_launcher_message sandbox(void)
     memcpy(as->storage, "tmpfs", 6);
     memcpy(as->socket_path, "12/init.sock", 13);
     as->init_pid = 4711;
+    as->epoch = 1;
     return message;
 }
 
@@ -112,6 +118,58 @@ static void test_texts(void)
     CHECK(!passes(&message, 0, FL_FROM_FRONT));
 }
 
+/* `size` bytes at the beginning of the field. */
+static bool env_passes(const void *bytes, size_t size)
+{
+    struct front_launcher_message asked = prepare(), told = sandbox();
+    memcpy(asked.as.prepare.env, bytes, size);
+    memcpy(told.as.sandbox.env, bytes, size);
+    bool passed = passes(&asked, 0, FL_FROM_FRONT);
+    CHECK(passes(&told, FL_FDS, FL_FROM_LAUNCHER) == passed);
+    return passed;
+}
+
+#define ENV_PASSES(literal) env_passes(literal, sizeof(literal))
+
+static void test_env(void)
+{
+    CHECK(ENV_PASSES("A=1\0_b2=\0C=x=y \n\xc3\xa4\0"));
+    CHECK(!ENV_PASSES("A") && !ENV_PASSES("=1") && !ENV_PASSES("1A=1") && !ENV_PASSES("A-B=1") && !ENV_PASSES("A B=1"));
+    CHECK(!ENV_PASSES("\xc3\xa4=1") && !ENV_PASSES("A=\xff") && !ENV_PASSES("A=\xc3"));
+    CHECK(!ENV_PASSES("A=1\0\0B=2") && !ENV_PASSES("\0A=1")); /* hidden behind the end */
+    char full[ENV_BYTES];
+    memset(full, 'a', sizeof full);
+    full[1] = '=';
+    CHECK(!env_passes(full, sizeof full)); /* no end */
+    full[sizeof full - 1] = '\0';
+    CHECK(!env_passes(full, sizeof full)); /* of the text, not of all */
+    full[sizeof full - 2] = '\0';
+    CHECK(env_passes(full, sizeof full));
+    struct front_launcher_message message = prepare();
+    message.as.prepare.epoch = 0;
+    CHECK(!passes(&message, 0, FL_FROM_FRONT));
+    message = sandbox();
+    message.as.sandbox.epoch = 0;
+    CHECK(!passes(&message, FL_FDS, FL_FROM_LAUNCHER));
+}
+
+static void test_env_add(void)
+{
+    struct error err = {0};
+    char env[ENV_BYTES] = "", before[ENV_BYTES];
+    CHECK(env_add(env, "A", "1", &err) && env_add(env, "_B2", "", &err));
+    CHECK(memcmp(env, "A=1\0_B2=\0", 10) == 0 && env_is_whole(env));
+    memcpy(before, env, sizeof env);
+    CHECK(!env_add(env, "2B", "1", &err) && !env_add(env, "", "1", &err) && !env_add(env, "A=B", "1", &err));
+    CHECK(!env_add(env, "C", "\xff", &err) && err.kind == ERROR_INVALID);
+    char rest[ENV_BYTES] = "";
+    memset(rest, 'x', ENV_BYTES - 1 - 9 - 3 + 1); /* what is left but for "C=" and the end, and one more */
+    CHECK(!env_add(env, "C", rest, &err) && strstr(err.message, "env has more than 4095 bytes") != NULL);
+    CHECK(memcmp(before, env, sizeof env) == 0);
+    CHECK(env_add(env, "C", rest + 1, &err) && env_is_whole(env));
+    CHECK(!env_add(env, "D", "", &err));
+}
+
 static void test_paths_and_errors(void)
 {
     static const char *const PATHS[] = {"", "/etc/passwd", "../x", "1/../../x", "1 2"};
@@ -183,6 +241,8 @@ int main(void)
     test_sizes();
     test_directions();
     test_texts();
+    test_env();
+    test_env_add();
     test_paths_and_errors();
     test_over_a_socket();
     return check_done();

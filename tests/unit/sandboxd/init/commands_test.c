@@ -206,14 +206,14 @@ static void test_left_behind(struct rig *rig)
     struct rig_result result = rig_run(rig, "daemon", NULL, "setsid sleep 0.5 >/dev/null 2>&1 & echo started");
     CHECK_TEXT(result.output, "started\n");
     CHECK(result.exited.wall_ms < 450);
-    CHECK(rig_count_cgroups(rig) == 1); /* forgotten, yet alive */
+    CHECK(rig_wait_cgroups(rig, 1)); /* forgotten, yet alive */
     rig_result_done(&result);
     CHECK(rig_wait_cgroups(rig, 0));
 
     struct front_init_message message;
     CHECK(rig_start_shell(rig, "daemon", NULL, "setsid sleep 1000 & echo $!"));
     CHECK(rig_expect(rig, FI_EXITED, "daemon", &message, NULL));
-    CHECK(rig_count_cgroups(rig) == 1);
+    CHECK(rig_wait_cgroups(rig, 1));
     CHECK(rig_name(rig, FI_KILL, "daemon"));
     CHECK(rig_wait_cgroups(rig, 0));
     CHECK(rig_name(rig, FI_FORGET, "daemon"));
@@ -251,6 +251,62 @@ static void test_cgroups(struct rig *rig)
     rig_result_done(&result);
 }
 
+static void read_line(char *to, size_t size, pid_t pid, const char *file, const char *key)
+{
+    char path[64], line[256];
+    snprintf(path, sizeof path, "/proc/%d/%s", pid, file);
+    FILE *from = fopen(path, "re");
+    to[0] = 0;
+    while (from && fgets(line, sizeof line, from))
+        if (strncmp(line, key, strlen(key)) == 0)
+            snprintf(to, size, "%.*s", (int)strcspn(line, "\n"), line);
+    if (from)
+        fclose(from);
+}
+
+static int count_descriptors(pid_t pid)
+{
+    struct rig other = {.pid = pid};
+    return rig_count_fds(&other);
+}
+
+static void test_spare(struct rig *rig)
+{
+    char line[256];
+    struct front_init_message message;
+    pid_t spare = rig_wait_spare(rig);
+    CHECK(spare > 0 && count_descriptors(spare) == 4); /* the standard three and what it waits on */
+    static const char *const rights[][2] = {{"Uid:", "Uid:\t201000\t201000\t201000\t201000"},
+                                            {"CapPrm:", "CapPrm:\t0000000000000000"},
+                                            {"CapBnd:", "CapBnd:\t0000000000000000"},
+                                            {"NoNewPrivs:", "NoNewPrivs:\t1"},
+                                            {"Seccomp:", "Seccomp:\t2"}};
+    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
+        read_line(line, sizeof line, spare, "status", rights[i][0]);
+        CHECK_TEXT(line, rights[i][1]);
+    }
+    check_output(rig, "for p in /proc/[0-9]*; do [ $(cat $p/comm) = init-spare ] && ls $p/fd; done 2>/dev/null; true",
+                 "");
+    spare = rig_wait_spare(rig);
+    CHECK(rig_start_shell(rig, "spare", NULL, "exec sleep 1000")); /* it is what the next command becomes */
+    CHECK(rig_expect(rig, FI_STARTED, "spare", &message, NULL));
+    CHECK(rig_name(rig, FI_KILL, "spare"));
+    CHECK(rig_expect(rig, FI_EXITED, "spare", &message, NULL));
+    CHECK(message.as.exited.killed && kill(spare, 0) < 0 && errno == ESRCH);
+    CHECK(rig_name(rig, FI_FORGET, "spare"));
+    /* Commands may end it; the next one does without. */
+    struct rig_result result = rig_run(rig, "all", NULL, "sleep 0.1; kill -9 -1");
+    rig_result_done(&result);
+    check_output(rig, "echo still here", "still here\n");
+    spare = rig_wait_spare(rig);
+    CHECK(spare > 0 && kill(spare, SIGKILL) == 0);
+    while (kill(spare, 0) == 0) /* before it is dead, its order would be lost on it, as on any command just started */
+        usleep(1000);
+    check_output(rig, "echo and here", "and here\n");
+    CHECK(rig_wait_spare(rig) > 0);
+    CHECK(rig_wait_cgroups(rig, 0));
+}
+
 int main(void)
 {
     struct rig rig;
@@ -259,6 +315,7 @@ int main(void)
     files.rlim_cur = 512;
     setrlimit(RLIMIT_NOFILE, &files);
     rig_open_connected(&rig, NULL);
+    CHECK(rig_wait_spare(&rig) > 0);
     int open_at_first = rig_count_fds(&rig);
     test_output_and_exit(&rig);
     test_usage(&rig);
@@ -272,6 +329,7 @@ int main(void)
     test_left_behind(&rig);
     test_idempotent_start(&rig);
     test_cgroups(&rig);
+    test_spare(&rig);
     CHECK(rig_wait_cgroups(&rig, 0));
     CHECK(open_at_first > 8 && rig_wait_fds(&rig, open_at_first)); /* all is closed again */
     CHECK(rig_close(&rig));

@@ -280,6 +280,7 @@ int main(void)
     if (files.rlim_max < 8192)
         check_skip("RLIMIT_NOFILE is below 8192");
     rig_open_connected(&rig, NULL);
+    CHECK(rig_wait_spare(&rig) > 0);
     int open_at_first = rig_count_fds(&rig);
     test_reconnect(&rig);
     test_end_without_front(&rig);
@@ -289,6 +290,9 @@ int main(void)
     test_unknown_names(&rig);
     test_slow_front(&rig);
     test_many(&rig);
+    struct rig_result last = rig_run(&rig, "last", NULL, "exit 0"); /* a full table has no spare child */
+    rig_result_done(&last);
+    CHECK(rig_wait_spare(&rig) > 0);
     CHECK(rig_wait_cgroups(&rig, 0));
     CHECK(open_at_first > 8 && rig_wait_fds(&rig, open_at_first)); /* all is closed again */
     CHECK(rig_close(&rig));

@@ -274,13 +274,55 @@ static UNUSED int rig_wait(struct rig *rig)
     return WIFEXITED(rig->status) ? WEXITSTATUS(rig->status) : -1;
 }
 
-/** How many directories there are in run/. */
-static UNUSED int rig_count_cgroups(const struct rig *rig)
+/** How many directories there are in run/, the spare child's with them. */
+static UNUSED int rig_count_all_cgroups(const struct rig *rig)
 {
     struct stat status;
     char path[600];
     snprintf(path, sizeof path, "%s/run", rig->cgroup);
     return stat(path, &status) == 0 ? (int)status.st_nlink - 2 : -1;
+}
+
+/** The pid, outside, of the child that waits for the next command (spare.h); 0 when there is none now. */
+static UNUSED pid_t rig_find_spare(const struct rig *rig)
+{
+    for (int serial = 1; serial < 3000 && rig_count_all_cgroups(rig) > 0; serial++) {
+        char path[600], name[32] = "";
+        int pid = 0;
+        snprintf(path, sizeof path, "%s/run/e%d/cgroup.procs", rig->cgroup, serial);
+        FILE *file = fopen(path, "re");
+        if (file == NULL)
+            continue;
+        bool is_there = fscanf(file, "%d", &pid) == 1;
+        fclose(file);
+        snprintf(path, sizeof path, "/proc/%d/comm", pid);
+        file = is_there ? fopen(path, "re") : NULL;
+        if (file == NULL)
+            continue;
+        bool is_named = fscanf(file, "%31s", name) == 1;
+        fclose(file);
+        if (is_named && strcmp(name, "init-spare") == 0)
+            return pid;
+    }
+    return 0;
+}
+
+/** That pid once there is one; 0 when none comes. */
+static UNUSED pid_t rig_wait_spare(const struct rig *rig)
+{
+    for (int i = 0; i < 500; i++) {
+        pid_t pid = rig_find_spare(rig);
+        usleep(10000); /* init may still be closing what it gave to the child */
+        if (pid != 0)
+            return pid;
+    }
+    return 0;
+}
+
+/** How many commands have a directory in run/. */
+static UNUSED int rig_count_cgroups(const struct rig *rig)
+{
+    return rig_count_all_cgroups(rig) - (rig_find_spare(rig) != 0);
 }
 
 /** Until run/ holds that many directories; false when it never does. */
@@ -324,12 +366,12 @@ static UNUSED bool rig_close(struct rig *rig)
     char path[600];
     if (rig->connection >= 0)
         close(rig->connection);
+    int left = rig_count_cgroups(rig); /* who is killed removes nothing, not even its spare child's */
     if (rig->pid > 0) {
         kill(rig->pid, SIGKILL);
         rig_wait(rig);
     }
-    int left = rig_count_cgroups(rig);
-    for (int serial = 1; left > 0 && serial < 3000; serial++) {
+    for (int serial = 1; rig_count_all_cgroups(rig) > 0 && serial < 3000; serial++) {
         snprintf(path, sizeof path, "%s/run/e%d", rig->cgroup, serial);
         rmdir(path);
     }

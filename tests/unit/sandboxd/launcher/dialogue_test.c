@@ -18,6 +18,7 @@ static struct {
     int ended[SLOTS_COUNT]; /* -1: nothing in the slot */
     int busy;               /* how often remove says "not yet" */
     bool failing;
+    bool no_descriptors; /* adopt cannot open what it needs, though the slot lives */
 } fake;
 
 static bool fake_fill(struct isolation_sandbox *made, uint32_t slot)
@@ -41,6 +42,8 @@ static bool fake_adopt(uint32_t slot, pid_t pid, uint64_t start, struct isolatio
 {
     if (fake.ended[slot] < 0 || pid != (pid_t)(1000 + slot) || start != 5)
         return error_set(err, ERROR_NOT_FOUND, "gone");
+    if (fake.no_descriptors)
+        return error_set(err, ERROR_INTERNAL, "too many open files");
     return fake_fill(found, slot);
 }
 
@@ -122,10 +125,8 @@ static void disconnect_front(struct side *side)
     close(side->pair[1]);
 }
 
-static struct side *open_side(void)
+static bool start_side(struct side *side, struct error *err)
 {
-    struct error err = {0};
-    struct side *side = memory_new(sizeof *side);
     struct sandboxes_house house = {.backend = &BACKEND,
                                     .run_folder = run,
                                     .record_folder = records,
@@ -134,8 +135,15 @@ static struct side *open_side(void)
                                     .init_program = -1,
                                     .max = (uint32_t)settings.slots_max,
                                     .watch = {.add = watch_nothing}};
-    CHECK(slots_start(&side->slots, locks, state, top, &err));
-    CHECK(sandboxes_start(&side->sandboxes, &house, &side->slots, &err));
+    CHECK(slots_start(&side->slots, locks, state, top, err));
+    return sandboxes_start(&side->sandboxes, &house, &side->slots, err);
+}
+
+static struct side *open_side(void)
+{
+    struct error err = {0};
+    struct side *side = memory_new(sizeof *side);
+    CHECK(start_side(side, &err));
     dialogue_init(&side->dialogue, &settings, &identity, &side->sandboxes);
     return side;
 }
@@ -191,6 +199,9 @@ static struct front_launcher_message prepare(char last)
     memcpy(as->isolation, "auto", 5);
     as->limits = (struct fl_limits){1000, 64, 64 << 20, 0};
     as->deadline_wall_ms = clock_wall_ms() + 60000;
+    as->epoch = 2;
+    memcpy(as->env, "LETTER=?", 9);
+    as->env[7] = last;
     return message;
 }
 
@@ -220,6 +231,17 @@ static void greet(struct side *side, unsigned expected_sandboxes, unsigned expec
     CHECK(heard(side, NULL).type == 0);
 }
 
+/* What lives is not called gone because its descriptors cannot be had. */
+static void test_no_descriptors(struct side *side)
+{
+    fake.no_descriptors = true;
+    struct front_launcher_message message = prepare('a');
+    CHECK(ask(side, &message));
+    message = heard(side, NULL);
+    CHECK(message.type == FL_REFUSED && message.as.refused.kind == ERROR_INTERNAL);
+    fake.no_descriptors = false;
+}
+
 static void test_life(struct side *side)
 {
     size_t fds = 0;
@@ -233,10 +255,16 @@ static void test_life(struct side *side)
     struct key root;
     key_sandbox_root(&root, &identity.node_key, message.as.sandbox.id);
     CHECK(memcmp(&root, &message.as.sandbox.root, sizeof root) == 0);
+    CHECK_TEXT(message.as.sandbox.env, "LETTER=a");
+    CHECK(message.as.sandbox.epoch == 2);
     message = prepare('a');
+    message.as.prepare.epoch = 1;
+    memcpy(message.as.prepare.env, "OTHER=1", 8);
     CHECK(ask(side, &message));
     message = heard(side, &fds);
     CHECK(message.type == FL_SANDBOX && fds == FL_FDS && message.as.sandbox.reused == 1);
+    CHECK_TEXT(message.as.sandbox.env, "LETTER=a");
+    CHECK(message.as.sandbox.epoch == 2); /* an epoch never falls */
     struct front_launcher_message deadline = {.type = FL_DEADLINE, .request = 55};
     memcpy(deadline.as.deadline.id, message.as.sandbox.id, 32);
     deadline.as.deadline.deadline_wall_ms = clock_wall_ms() + 90000;
@@ -248,6 +276,7 @@ static void test_life(struct side *side)
     CHECK(ask(side, &deadline));
     message = heard(side, NULL);
     CHECK(message.type == FL_REFUSED && message.as.refused.kind == ERROR_INVALID);
+    test_no_descriptors(side);
     fake.busy = 2;
     message = destroy('a', "deleted");
     CHECK(ask(side, &message));
@@ -263,6 +292,8 @@ static void test_life(struct side *side)
     message = heard(side, NULL);
     CHECK(message.type == FL_ENDED && message.request == 100 + 'a');
     CHECK_TEXT(message.as.ended.reason, "deleted");
+    key_sandbox_root(&root, &identity.node_key, message.as.ended.id);
+    CHECK(memcmp(&root, &message.as.ended.root, sizeof root) == 0 && message.as.ended.epoch == 2);
     CHECK(side->sandboxes.count == 0 && sandboxes_next_wake(&side->sandboxes) == 0);
     message = prepare('a'); /* ids are never used again */
     CHECK(ask(side, &message));
@@ -329,13 +360,19 @@ static struct side *test_adoption(struct side *side)
     uint32_t slot = sandboxes_find(&side->sandboxes, prepare('e').as.prepare.id)->record.slot;
     disconnect_front(side);
     close_side(side);
+    struct side *failing = memory_new(sizeof *failing);
+    struct error err = {0};
+    fake.no_descriptors = true;
+    CHECK(!start_side(failing, &err) && err.kind == ERROR_INTERNAL); /* one that lives is not killed for that */
+    fake.no_descriptors = false;
+    close_side(failing);
     AUTO_FREE char *damaged = memory_printf("%s/77", records);
     AUTO_FREE char *folder = memory_printf("%s/77", run);
     AUTO_FREE char *other_folder = memory_printf("%s/79", run);
     CHECK(fd_write_file(damaged, 0600, "PREC", 4, NULL) && mkdir(folder, 0700) == 0 && mkdir(other_folder, 0700) == 0);
     fake.ended[78] = eventfd(0, EFD_CLOEXEC);
     struct record half = {
-        .state = RECORD_STARTING, .slot = 80, .uid_base = slots_uid(80), .id = "sbx_aaaaaaaaaaaaaaaaaaaa"};
+        .state = RECORD_STARTING, .slot = 80, .uid_base = slots_uid(80), .id = "sbx_aaaaaaaaaaaaaaaaaaaa", .epoch = 1};
     CHECK(record_write(records, &half, NULL));
     struct record dead = half;
     dead.state = RECORD_LIVE;
@@ -352,7 +389,7 @@ static struct side *test_adoption(struct side *side)
     CHECK(record_list(records, left, 8) == 1 && left[0] == slot);
     connect_front(side, 2);
     greet(side, 1, 1); /* the one that died while nobody looked is told */
-    CHECK_TEXT(sandboxes_end_reason(&side->sandboxes, "sbx_bbbbbbbbbbbbbbbbbbbb"), "crashed");
+    CHECK_TEXT(sandboxes_find_end(&side->sandboxes, "sbx_bbbbbbbbbbbbbbbbbbbb")->reason, "crashed");
     return side;
 }
 

@@ -1,6 +1,7 @@
 /* What the launcher refuses, whatever the front asks for. */
 #include "sandboxd/launcher/policy.h"
 
+#include "sandboxd/isolation/isolation.h"
 #include "tests/unit/check.h"
 
 static const int64_t NOW = 1763776862003;
@@ -15,7 +16,8 @@ static struct fl_prepare request(void)
                                .template_name = "base",
                                .isolation = "auto",
                                .limits = {1000, 256, 512 << 20, 0},
-                               .deadline_wall_ms = NOW + 3600000};
+                               .deadline_wall_ms = NOW + 3600000,
+                               .epoch = 1};
 }
 
 /* The kind of the refusal; its sentence must hold `word`. */
@@ -50,13 +52,37 @@ static void test_limits(void)
     CHECK(judged(&prepare, "16777216..1073741824") == ERROR_INVALID);
     prepare = request();
     prepare.limits.disk_bytes = (512 << 20) + 1;
-    CHECK(judged(&prepare, "storage tmpfs counts as memory") == ERROR_INVALID);
+    CHECK(
+        judged(&prepare, "storage tmpfs counts as memory: with memory_mb 512, disk_mb must be at most 334, not 512") ==
+        ERROR_INVALID);
+    prepare.limits.disk_bytes = (334 << 20) + 1;
+    CHECK(judged(&prepare, "at most 334") == ERROR_INVALID);
+    prepare.limits.disk_bytes = 334 << 20;
+    CHECK(judged(&prepare, "") == ERROR_NONE);
     prepare = request();
     prepare.limits.memory_bytes = 1 << 30;
     prepare.limits.disk_bytes = 600 << 20;
     CHECK(judged(&prepare, "disk_bytes") == ERROR_INVALID);
     prepare.limits.disk_bytes = 4096;
     CHECK(judged(&prepare, "disk_bytes") == ERROR_INVALID);
+}
+
+/* All that the tmpfs of a sandbox can hold, with their inodes, leaves memory to run something in. */
+static void test_disk_leaves_memory(void)
+{
+    for (uint64_t mib = 16; mib <= 1024; mib++) {
+        struct fl_limits limits = {0};
+        struct fl_prepare prepare = request();
+        prepare.limits.memory_bytes = mib << 20;
+        CHECK(policy_judge(&SETTINGS, &prepare, NOW, &limits, NULL));
+        uint64_t sizes = limits.disk_bytes + isolation_shared_bytes(limits.memory_bytes);
+        uint64_t inodes = sizes / ISOLATION_BYTES_PER_INODE * ISOLATION_INODE_BYTES;
+        uint64_t kept = limits.memory_bytes - sizes - inodes;
+        CHECK(sizes + inodes < limits.memory_bytes);
+        CHECK(kept >= limits.memory_bytes / 8 && (kept >= 64 << 20 || kept >= limits.memory_bytes / 2));
+        CHECK(limits.disk_bytes >= 1 << 20 && limits.disk_bytes <= limits.memory_bytes / 2);
+        CHECK(mib < 256 || limits.disk_bytes == limits.memory_bytes / 2);
+    }
 }
 
 static void test_names(void)
@@ -92,6 +118,7 @@ static void test_deadlines(void)
 int main(void)
 {
     test_limits();
+    test_disk_leaves_memory();
     test_names();
     test_deadlines();
     return check_done();

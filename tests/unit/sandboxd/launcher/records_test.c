@@ -20,7 +20,9 @@ static struct record sample(void)
                             .id = "sbx_0123456789abcdefghij",
                             .hostname = "box",
                             .template_name = "base",
-                            .isolation = "namespaces"};
+                            .isolation = "namespaces",
+                            .epoch = 3,
+                            .env = "A=1\0B=2"};
     return record;
 }
 
@@ -86,6 +88,15 @@ static void test_boot_and_values(void)
     record.init_pid = 0;
     CHECK(record_write(folder, &record, &err));
     CHECK(record_read(folder, 12, &record, &err));
+    CHECK(record.epoch == 3 && memcmp(record.env, "A=1\0B=2\0", 9) == 0);
+    record.epoch = 0;
+    CHECK(record_write(folder, &record, &err));
+    CHECK(refused(12, "damaged"));
+    record = sample();
+    memcpy(record.env, "A-1", 4);
+    CHECK(record_write(folder, &record, &err));
+    CHECK(refused(12, "damaged"));
+    record = sample();
     memcpy(record.id, "../../etc/passwd", 17);
     CHECK(record_write(folder, &record, &err));
     CHECK(refused(12, "damaged"));

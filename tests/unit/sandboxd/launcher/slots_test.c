@@ -22,6 +22,13 @@ static bool exists(uint32_t slot)
     return access(path, F_OK) == 0;
 }
 
+static mode_t mode_of(const char *path)
+{
+    struct stat status = {0};
+    CHECK(stat(path, &status) == 0);
+    return status.st_mode & 07777;
+}
+
 static void test_taking(void)
 {
     struct error err = {0};
@@ -30,6 +37,7 @@ static void test_taking(void)
     /* Slots 0 and 1 overlap with alice's, 3 with bob's last id; junk lines block nothing. */
     put(etc, "subuid", "alice:1879048191:65538\njunk\n:::\nx:1879310336:0\n");
     put(etc, "subgid", "bob:1879310335:1\n");
+    CHECK(mkdir(folder, 0755) == 0); /* an older release's */
     CHECK(slots_start(&a, folder, one, etc, &err));
     CHECK(slots_start(&b, folder, two, etc, &err));
     uint32_t slot = 0;
@@ -37,6 +45,8 @@ static void test_taking(void)
     CHECK(slots_take(&b, "sbx_b", &slot, &err) && slot == 4);
     CHECK(slots_take(&a, "sbx_c", &slot, &err) && slot == 5);
     CHECK(exists(2) && exists(4) && exists(5));
+    AUTO_FREE char *lock = memory_printf("%s/2", folder);
+    CHECK(mode_of(folder) == 0700 && mode_of(lock) == 0600); /* who has what is for root */
     CHECK(!slots_claim(&b, 2, "sbx_a", &err));
     CHECK(err.kind == ERROR_CONFLICT && strstr(err.message, one) != NULL);
     CHECK(!slots_claim(&b, SLOTS_COUNT, "sbx_a", &err));

@@ -10,32 +10,42 @@ static struct fl_sandbox make(const char *id)
     return sandbox;
 }
 
+static bool end(struct registry *registry, const char *id, const char *reason, int64_t now_ms)
+{
+    struct fl_ended ended = {.epoch = 7, .root.bytes[0] = 43};
+    snprintf(ended.id, sizeof ended.id, "%s", id);
+    snprintf(ended.reason, sizeof ended.reason, "%s", reason);
+    return registry_ended(registry, &ended, now_ms);
+}
+
 static void test_life(void)
 {
     AUTO(registry) *registry = registry_new(3);
     struct fl_sandbox a = make("sbx_a");
     struct registry_view view = {0};
     CHECK(!registry_find(registry, "sbx_a", &view));
-    CHECK(registry_put(registry, &a, 0, 1000));
+    CHECK(registry_put(registry, &a, 1000));
     CHECK(registry_find(registry, "sbx_a", &view) && view.state == REGISTRY_LIVE && view.epoch == 1);
     CHECK(view.root.bytes[0] == 42 && view.owner < 3 && view.owner == registry_owner(registry, "sbx_a"));
     registry_touch(registry, "sbx_a", 2000);
     a.deadline_wall_ms = 9000;
-    CHECK(registry_put(registry, &a, 7, 2500));
+    a.epoch = 7;
+    CHECK(registry_put(registry, &a, 2500));
     CHECK(registry_find(registry, "sbx_a", &view) && view.active_ms == 2000 && view.deadline_ms == 9000);
     CHECK(view.epoch == 7);
-    CHECK(registry_put(registry, &a, 3, 2500)); /* an epoch never falls */
+    a.epoch = 3;
+    CHECK(registry_put(registry, &a, 2500)); /* an epoch never falls */
     CHECK(registry_find(registry, "sbx_a", &view) && view.epoch == 7);
     CHECK(registry_count(registry) == 1);
 
     registry_ending(registry, "sbx_a", "released");
     registry_ending(registry, "sbx_a", "deleted");
     CHECK(registry_find(registry, "sbx_a", &view) && view.state == REGISTRY_ENDING);
-    CHECK(registry_ended(registry, "sbx_a", "crashed", 3000));
-    CHECK(!registry_ended(registry, "sbx_a", "crashed", 3000));
+    CHECK(end(registry, "sbx_a", "crashed", 3000));
+    CHECK(!end(registry, "sbx_a", "crashed", 3000));
     CHECK(registry_find(registry, "sbx_a", &view) && view.state == REGISTRY_ENDED && view.ended_ms == 3000);
     CHECK_TEXT(view.reason, "released");
-    CHECK(!registry_put(registry, &a, 0, 3000)); /* an ended one is not revived */
+    CHECK(!registry_put(registry, &a, 3000)); /* an ended one is not revived */
     CHECK(registry_count(registry) == 0);
 }
 
@@ -43,8 +53,8 @@ static void test_reports(void)
 {
     AUTO(registry) *registry = registry_new(1);
     struct fl_sandbox a = make("sbx_a"), b = make("sbx_b");
-    CHECK(registry_put(registry, &a, 0, 0) && registry_put(registry, &b, 0, 0));
-    CHECK(registry_ended(registry, "sbx_b", "oom", 50));
+    CHECK(registry_put(registry, &a, 0) && registry_put(registry, &b, 0));
+    CHECK(end(registry, "sbx_b", "oom", 50));
     AUTO_FREE struct registry_line *living = NULL, *ended = NULL, *rest = NULL;
     CHECK(registry_lines(registry, false, 10, &living) == 1);
     CHECK_TEXT(living[0].id, "sbx_a");
@@ -54,6 +64,36 @@ static void test_reports(void)
     CHECK(registry_lines(registry, true, 10, &rest) == 0);
 }
 
+/* One that ended before there was this registry: its tokens can be told from others, and the negotiator is told. */
+static void test_unknown_end(void)
+{
+    AUTO(registry) *registry = registry_new(1);
+    struct registry_view view = {0};
+    CHECK(end(registry, "sbx_c", "crashed", 50));
+    CHECK(!end(registry, "sbx_c", "crashed", 50));
+    CHECK(registry_find(registry, "sbx_c", &view) && view.state == REGISTRY_ENDED && view.epoch == 7);
+    CHECK(view.root.bytes[0] == 43);
+    CHECK_TEXT(view.reason, "crashed");
+    CHECK(registry_count(registry) == 0);
+    AUTO_FREE struct registry_line *ended = NULL;
+    CHECK(registry_lines(registry, true, 10, &ended) == 1);
+    struct fl_sandbox c = make("sbx_c");
+    CHECK(!registry_put(registry, &c, 60));
+}
+
+static void test_attached(void)
+{
+    AUTO(registry) *registry = registry_new(1);
+    struct fl_sandbox a = make("sbx_a");
+    CHECK(registry_put(registry, &a, 5));
+    AUTO_FREE struct registry_line *quiet = NULL, *attached = NULL, *left = NULL;
+    CHECK(registry_lines(registry, false, 10, &quiet) == 1 && quiet[0].active_ms == 5);
+    registry_attach(registry, "sbx_a");
+    CHECK(registry_lines(registry, false, 10, &attached) == 1 && attached[0].active_ms > 1000000);
+    registry_detach(registry, "sbx_a", 7);
+    CHECK(registry_lines(registry, false, 10, &left) == 1 && left[0].active_ms == 7);
+}
+
 static void test_bounds(void)
 {
     AUTO(registry) *registry = registry_new(1);
@@ -61,15 +101,15 @@ static void test_bounds(void)
     for (int i = 0; i < REGISTRY_ENDED_MAX + 10; i++) {
         snprintf(id, sizeof id, "sbx_%d", i);
         struct fl_sandbox sandbox = make(id);
-        CHECK(registry_put(registry, &sandbox, 0, i));
-        CHECK(registry_ended(registry, id, "deleted", i));
+        CHECK(registry_put(registry, &sandbox, i));
+        CHECK(end(registry, id, "deleted", i));
     }
     struct registry_view view;
     CHECK(!registry_find(registry, "sbx_9", &view)); /* the oldest went */
     CHECK(registry_find(registry, "sbx_10", &view));
     struct fl_sandbox late = make("sbx_late");
-    CHECK(registry_put(registry, &late, 0, 0));
-    CHECK(registry_ended(registry, "sbx_late", "deleted", REGISTRY_ENDED_KEPT_MS + 20000));
+    CHECK(registry_put(registry, &late, 0));
+    CHECK(end(registry, "sbx_late", "deleted", REGISTRY_ENDED_KEPT_MS + 20000));
     CHECK(!registry_find(registry, "sbx_100", &view)); /* a day has passed */
 }
 
@@ -78,6 +118,8 @@ int main(void)
     keys_start();
     test_life();
     test_reports();
+    test_unknown_end();
+    test_attached();
     test_bounds();
     return check_done();
 }

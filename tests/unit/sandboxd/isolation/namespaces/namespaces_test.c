@@ -8,8 +8,10 @@
 #include "tests/unit/sandboxd/stand_in_init.h"
 
 #include <errno.h>
+#include <linux/nsfs.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 
 enum { SLOT_A = 3990, SLOT_B = 3991 };
 
@@ -115,6 +117,22 @@ static void check_inside(void)
     CHECK(says(socket_a, "head -c 4 /dev/zero | wc -c; ls /dev | tr '\\n' ' '",
                "4\nfd full null ptmx pts random shm stderr stdin stdout tty urandom zero "));
     CHECK(says(socket_a, "ls /sys; wc -c < /proc/kallsyms; ls /proc/acpi 2>/dev/null", "0\n"));
+    CHECK(
+        says(socket_a,
+             "cd /proc; cat cmdline locks diskstats interrupts softirqs iomem ioports partitions misc modules slabinfo "
+             "buddyinfo pagetypeinfo zoneinfo kpagecount kpageflags kpagecgroup kmsg swaps schedstat 2>/dev/null | wc "
+             "-c; ls pressure 2>/dev/null",
+             "0\n"));
+    CHECK(says(socket_a,
+               "for f in meminfo stat loadavg cpuinfo uptime vmstat version; do grep -q . /proc/$f || echo $f; done",
+               ""));
+    CHECK(says(socket_a, "cat /proc/sys/kernel/shm_rmid_forced; bash -c 'ulimit -i -q' | grep -oE '[0-9]+$'",
+               "1\n4096\n819200\n"));
+    CHECK(says(socket_a, "echo $(df -B1 --output=size /dev/shm | tail -1)", "33554432\n"));
+    CHECK(says(socket_a,
+               "/usr/bin/python3 -c 'import os; l = []\ntry:\n  while len(l) < 200: l.append(os.openpty())\n"
+               "except OSError: pass\nprint(len(l))'",
+               "64\n"));
     CHECK(fails(socket_a, "echo 1 > /proc/sys/kernel/hostname"));
     CHECK(fails(socket_a, "kill -9 1"));
     CHECK(fails(socket_a, "cat /proc/1/environ || cat /proc/1/maps || ls /proc/1/fd"));
@@ -279,6 +297,31 @@ static void test_adoption(void)
     CHECK(!isolation_namespaces.adopt(SLOT_A, (pid_t)told[0], told[1], &found, &err));
 }
 
+/* The user namespace is the slot's own: what is counted for its owner is counted for nobody else. The launcher is as
+ * it was. */
+static void test_owner(void)
+{
+    struct isolation_sandbox a = {0};
+    uid_t owner = 0;
+    CHECK(create(SLOT_A, &a));
+    AUTO_FREE char *path = memory_printf("/proc/%d/ns/user", (int)a.init_pid);
+    AUTO_FD int namespace_fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(namespace_fd >= 0 && ioctl(namespace_fd, NS_GET_OWNER_UID, &owner) == 0);
+    CHECK(owner == 1879048192U + SLOT_A * 65536U);
+    CHECK(geteuid() == 0 && getuid() == 0 && prctl(PR_GET_SECUREBITS, 0, 0, 0, 0) == 0);
+    CHECK(prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1);
+    CHECK(access("/proc/1/environ", R_OK) == 0);
+    CHECK(end(SLOT_A, &a));
+}
+
+/* What all may write to in a skeleton is out of the reach of the host's users. */
+static void test_templates_are_closed(void)
+{
+    struct stat status = {0};
+    AUTO_FREE char *templates = memory_printf("%s/sandboxd/templates", state);
+    CHECK(stat(templates, &status) == 0 && (status.st_mode & 07777) == 0700 && status.st_uid == 0);
+}
+
 /* init's own end ends all that runs inside. */
 static void test_init_ends(void)
 {
@@ -312,6 +355,8 @@ int main(int argc, char *argv[])
     if (geteuid() != 0)
         check_skip("needs root");
     CHECK(mkdtemp(state) != NULL && chmod(state, 0711) == 0);
+    AUTO_FREE char *templates = memory_printf("%s/sandboxd/templates", state);
+    CHECK(fd_make_folders(templates, 0711, &err)); /* an older release's */
     if (!isolation_namespaces.start(state, &err)) {
         (void)!fd_remove_tree(state, NULL);
         check_skip(err.message);
@@ -324,6 +369,8 @@ int main(int argc, char *argv[])
     test_failures_leave_nothing();
     test_two_at_once();
     test_adoption();
+    test_owner();
+    test_templates_are_closed();
     test_init_ends();
     isolation_namespaces.stop();
     close(program);

@@ -1,0 +1,6 @@
+/** housekeeping.h - what is done every half minute, whoever asks and whatever is heard. Private to this folder. */
+#pragma once
+
+#define HOUSEKEEPING_EVERY_S      30
+#define HOUSEKEEPING_WARN_PERCENT 80 /* of map_mb: told in the log */
+#define HOUSEKEEPING_FULL_PERCENT 95 /* of map_mb: /readyz says no */

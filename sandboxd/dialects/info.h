@@ -1,0 +1,10 @@
+/** info.h - GET /info as text: what a sandbox is and what the asking token grants. */
+#pragma once
+
+#include "sandboxd/sandbox/registry.h"
+#include "shared/base/text.h"
+#include "shared/capability/capability.h"
+
+/** Appends the JSON object. Written by hand: clients poll it, and a tree of values costs more than all the rest of the
+ *  request. */
+void info_append(struct text *to, const struct registry_view *view, const struct capability_claims *claims);

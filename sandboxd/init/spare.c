@@ -1,0 +1,80 @@
+/* spare.c - see spare.h. */
+#include "sandboxd/init/spare.h"
+
+#include "sandboxd/init/cgroup.h"
+#include "shared/base/fd.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+struct child_plan child_plan_of(const struct init *init)
+{
+    return (struct child_plan){
+        .join = init->join, .join_count = init->join_count, .filter = &init->filter, .files = &init->files};
+}
+
+/* Into its cgroup, `ends[1]` the child's. */
+static bool clone_spare(struct init *init, uint64_t serial, const int ends[static 2])
+{
+    struct error ignored = {0};
+    AUTO_FD int directory = cgroup_make(init->run, serial, &ignored);
+    if (directory < 0)
+        return false;
+    init->last_serial = serial;
+    pid_t pid = cgroup_clone(directory, &ignored);
+    if (pid == 0) {
+        const struct child_plan plan = child_plan_of(init);
+        child_wait(&plan, ends[1]);
+    }
+    if (pid < 0) {
+        cgroup_remove(init->run, serial);
+        return false;
+    }
+    init->spare = (struct spare){.pid = pid, .serial = serial, .socket = ends[0]};
+    init->childless = false;
+    return true;
+}
+
+void spare_make(struct init *init)
+{
+    int ends[2];
+    if (init->spare.pid != 0 || init->end_boot_ns != 0 || init->count == FRONT_INIT_COMMANDS)
+        return;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+        return;
+    if (!clone_spare(init, init->last_serial + 1, ends))
+        close(ends[0]);
+    close(ends[1]);
+}
+
+bool spare_take(struct init *init, struct command *command, const struct child_order *order, int memory)
+{
+    struct spare *spare = &init->spare;
+    if (spare->pid == 0 || spare->socket < 0)
+        return false;
+    int fds[CHILD_FDS] = {[CHILD_FD_MEMORY] = memory,
+                          [CHILD_FD_REFUSAL] = order->refusal,
+                          [CHILD_FD_STDOUT] = order->stdout_end,
+                          [CHILD_FD_STDERR] = order->stderr_end,
+                          [CHILD_FD_STDIN] = order->stdin_end};
+    struct error ignored = {0};
+    AUTO_FD int socket = TAKE_FD(spare->socket);
+    /* When it is gone, it waits to be reaped, which removes its cgroup. */
+    if (!fd_send_message(socket, "", 1, fds, order->stdin_end >= 0 ? CHILD_FDS : CHILD_FDS - 1, &ignored))
+        return false;
+    command->pid = spare->pid;
+    command->serial = spare->serial;
+    *spare = (struct spare){.socket = -1};
+    return true;
+}
+
+void spare_reaped(struct init *init, pid_t pid)
+{
+    struct spare *spare = &init->spare;
+    if (spare->pid != pid)
+        return; /* an orphan of a command */
+    cgroup_remove(init->run, spare->serial);
+    if (spare->socket >= 0)
+        close(spare->socket);
+    *spare = (struct spare){.socket = -1};
+}
