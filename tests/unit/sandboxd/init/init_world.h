@@ -366,7 +366,7 @@ static UNUSED bool rig_close(struct rig *rig)
     char path[600];
     if (rig->connection >= 0)
         close(rig->connection);
-    int left = rig_count_cgroups(rig); /* who is killed removes nothing, not even its spare child's */
+    bool clean = rig_wait_cgroups(rig, 0); /* who is killed removes nothing, not even its spare child's */
     if (rig->pid > 0) {
         kill(rig->pid, SIGKILL);
         rig_wait(rig);
@@ -376,7 +376,6 @@ static UNUSED bool rig_close(struct rig *rig)
         rmdir(path);
     }
     static const char *const leaves[] = {"/run", "/init", ""};
-    bool clean = left == 0;
     for (size_t i = 0; i < 3; i++) {
         snprintf(path, sizeof path, "%s%s", rig->cgroup, leaves[i]);
         for (int tries = 0; rmdir(path) < 0 && tries < 100; tries++)
