@@ -44,46 +44,12 @@ static const char *const FOREIGN[] = {"listen_host", "sandboxd_port", "init",   
                                       "slots_max",   "cpu_milli_max", "memory_mb_max", "disk_mb_max",
                                       "pids_max",    "front_user",    "front_uid",     NULL};
 
-static bool read_level(const char *text, enum log_level *level)
-{
-    static const char *const LEVELS[] = {
-        [LOG_DEBUG] = "debug", [LOG_INFO] = "info", [LOG_WARN] = "warn", [LOG_ERROR] = "error"};
-    for (size_t i = 0; i < sizeof LEVELS / sizeof *LEVELS; i++) {
-        if (text_equal(text, LEVELS[i])) {
-            *level = (enum log_level)i;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool is_loopback(const char *host)
-{
-    struct in_addr four;
-    struct in6_addr six;
-    if (inet_pton(AF_INET, host, &four) == 1)
-        return ntohl(four.s_addr) >> 24 == IN_LOOPBACKNET;
-    if (inet_pton(AF_INET6, host, &six) == 1)
-        return IN6_IS_ADDR_LOOPBACK(&six);
-    return text_equal(host, "localhost"); /* any other name is what its resolver says, as 127.example is */
-}
-
 static bool check(const struct settings *settings, struct error *err)
 {
-    enum log_level level;
     if (settings->state[0] != '/')
         return error_set(err, ERROR_INVALID, "state must be an absolute path, not \"%s\"", settings->state);
-    if (!is_loopback(settings->host) && !settings->insecure_http)
-        return error_set(
-            err, ERROR_INVALID,
-            "host %s is beyond loopback and there is no TLS: keys and tokens would be readable on the way; "
-            "set insecure_http if a proxy in front of it does TLS",
-            settings->host);
-    if (!read_level(settings->log_level, &level))
-        return error_set(err, ERROR_INVALID, "log_level must be debug, info, warn or error, not \"%s\"",
-                         settings->log_level);
-    log_set_level(level);
-    return true;
+    return config_check_listener(settings->host, settings->insecure_http, err) &&
+           config_set_log_level(settings->log_level, err);
 }
 
 bool settings_load(struct settings *settings, int argc, char *const argv[], struct error *err)

@@ -50,20 +50,10 @@ static void print_help(void)
     settings_print_help(stdout);
 }
 
-static void set_log_level(const char *name)
-{
-    static const char *const NAMES[] = {"debug", "info", "warn", "error"};
-    for (int level = LOG_DEBUG; level <= LOG_ERROR; level++) {
-        if (text_equal(name, NAMES[level]))
-            log_set_level((enum log_level)level);
-    }
-}
-
 static int run(enum mode mode, const struct settings *settings, char *argv[])
 {
     const char *front = getenv(FRONT_ENVIRONMENT);
     uint64_t fd = 0;
-    set_log_level(settings->log_level);
     if (mode == MODE_PURGE)
         return launcher_purge(settings);
     if (front == NULL)

@@ -57,18 +57,8 @@ void front_print_routes(void)
 
 /* ---- settings ---- */
 
-static bool is_loopback(const char *host)
-{
-    return text_starts_with(host, "127.") || strcmp(host, "::1") == 0 || strcmp(host, "localhost") == 0;
-}
-
 static bool check_settings(const struct settings *settings, struct error *err)
 {
-    if (!is_loopback(settings->listen_host) && !settings->insecure_http)
-        return error_set(err, ERROR_INVALID,
-                         "listen_host %s is not loopback and there is no TLS: tokens would travel in clear; set "
-                         "insecure_http to accept that",
-                         settings->listen_host);
     if (settings->port > 0 && settings->port < 1024)
         return error_set(err, ERROR_INVALID, "port %lld: the front has no right to ports below 1024",
                          (long long)settings->port);

@@ -40,15 +40,10 @@ static const char *const FOREIGN[] = {"host",           "port",        "negotiat
 
 static bool settings_check(struct settings *settings, struct error *err)
 {
-    static const char *const LEVELS[] = {"debug", "info", "warn", "error"};
     if (settings->state[0] != '/')
         return error_set(err, ERROR_INVALID, "state must be an absolute path, not \"%s\"", settings->state);
-    for (size_t i = 0; i < sizeof LEVELS / sizeof LEVELS[0]; i++) {
-        if (text_equal(settings->log_level, LEVELS[i]))
-            return true;
-    }
-    return error_set(err, ERROR_INVALID, "log_level must be debug, info, warn or error, not \"%s\"",
-                     settings->log_level);
+    return config_check_listener(settings->listen_host, settings->insecure_http, err) &&
+           config_set_log_level(settings->log_level, err);
 }
 
 bool settings_load(struct settings *settings, int argc, char *const argv[], struct error *err)

@@ -1,12 +1,15 @@
 #include "shared/base/config.h"
 
 #include "shared/base/fd.h"
+#include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <netinet/in.h>
 #include <pwd.h>
 #include <string.h>
 #include <unistd.h>
@@ -210,8 +213,7 @@ static bool read_object(struct reading *reading, json_t *object, const char *fil
 {
     const char *key = NULL;
     json_t *json = NULL;
-    json_object_foreach(object, key, json)
-    {
+    json_object_foreach (object, key, json) {
         size_t i = row_of(reading, key, strlen(key), false);
         AUTO_FREE char *source = memory_printf("%s: %s", file, i < reading->row_count ? key : "");
         if (i < reading->row_count && !set_from_json(&reading->rows[i], &reading->values[i], json, source, err))
@@ -374,4 +376,38 @@ char *config_state_folder(int argc, char *const argv[])
         home = user ? user->pw_dir : NULL;
     }
     return home ? memory_printf("%s/.local/state/parley", home) : memory_string("/var/lib/parley");
+}
+
+bool config_set_log_level(const char *text, struct error *err)
+{
+    static const char *const LEVELS[] = {
+        [LOG_DEBUG] = "debug", [LOG_INFO] = "info", [LOG_WARN] = "warn", [LOG_ERROR] = "error"};
+    for (size_t i = 0; i < sizeof LEVELS / sizeof *LEVELS; i++) {
+        if (text_equal(text, LEVELS[i])) {
+            log_set_level((enum log_level)i);
+            return true;
+        }
+    }
+    return error_set(err, ERROR_INVALID, "log_level must be debug, info, warn or error, not \"%s\"", text);
+}
+
+static bool is_loopback(const char *host)
+{
+    struct in_addr four;
+    struct in6_addr six;
+    if (inet_pton(AF_INET, host, &four) == 1)
+        return ntohl(four.s_addr) >> 24 == IN_LOOPBACKNET;
+    if (inet_pton(AF_INET6, host, &six) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&six);
+    return text_equal(host, "localhost");
+}
+
+bool config_check_listener(const char *host, bool insecure_http, struct error *err)
+{
+    if (insecure_http || is_loopback(host))
+        return true;
+    return error_set(err, ERROR_INVALID,
+                     "%s is beyond loopback and there is no TLS: keys and tokens would be readable on the way; set "
+                     "insecure_http if a proxy in front of it does TLS",
+                     host);
 }

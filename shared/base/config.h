@@ -44,3 +44,10 @@ void config_print_help(FILE *to, const struct config_row *rows, size_t row_count
 /** Where state is when neither --state nor PARLEY_STATE say: /var/lib/parley as root, else $XDG_STATE_HOME/parley or
  *  ~/.local/state/parley. The caller frees. Looks for "--state DIR" / "--state=DIR" in argv first. */
 char *config_state_folder(int argc, char *const argv[]) MUST_USE;
+
+/** Sets the log's level from a setting: debug, info, warn or error; else ERROR_INVALID. */
+bool config_set_log_level(const char *text, struct error *err) MUST_USE;
+
+/** Refuses (ERROR_INVALID) a listener beyond loopback that has neither TLS nor `insecure_http`. `host` is an address or
+ *  "localhost"; any other name is what its resolver says, so it counts as beyond. */
+bool config_check_listener(const char *host, bool insecure_http, struct error *err) MUST_USE;

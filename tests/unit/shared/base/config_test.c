@@ -232,8 +232,24 @@ static void test_help(void)
     free(text);
 }
 
+static void test_listeners(void)
+{
+    static const char *const LOOPBACK[] = {"127.0.0.1", "127.9.9.9", "::1", "localhost"};
+    static const char *const BEYOND[] = {"0.0.0.0",           "::", "127.evil.example", "127.1", "10.0.0.1",
+                                         "localhost.example", ""};
+    struct error err = {0};
+    for (size_t i = 0; i < sizeof LOOPBACK / sizeof *LOOPBACK; i++)
+        CHECK(config_check_listener(LOOPBACK[i], false, &err));
+    for (size_t i = 0; i < sizeof BEYOND / sizeof *BEYOND; i++) {
+        CHECK(!config_check_listener(BEYOND[i], false, &err) && err.kind == ERROR_INVALID);
+        CHECK(config_check_listener(BEYOND[i], true, &err));
+    }
+    CHECK(config_set_log_level("warn", &err) && !config_set_log_level("loud", &err));
+}
+
 int main(void)
 {
+    test_listeners();
     snprintf(file, sizeof file, "/tmp/parley-config-test-%d.json", (int)getpid());
     test_sources();
     test_refused_files();

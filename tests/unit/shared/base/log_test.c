@@ -75,6 +75,41 @@ static void test_lines(int from)
     CHECK(strstr(line, "eyJSSSSS***\n") != NULL);
 }
 
+static size_t count_lines(const char *text)
+{
+    size_t count = 0;
+    for (; *text; text++)
+        count += *text == '\n';
+    return count;
+}
+
+/* Held lines come in their order, before the thread's next other line, and at the latest when the buffer is full. */
+static void test_held(int from)
+{
+    char lines[8192];
+    log_set_level(LOG_INFO);
+    log_write_later(LOG_INFO, "http", "not held: first");
+    CHECK(logged(lines, sizeof lines, from) > 0 && strstr(lines, " not held: first\n") != NULL);
+    log_hold(true);
+    log_write_later(LOG_INFO, "http", "second pk_" KEY_43);
+    log_write_later(LOG_DEBUG, "http", "dropped");
+    log_write_later(LOG_INFO, "http", "third");
+    log_info("audit", "fourth");
+    size_t length = logged(lines, sizeof lines, from);
+    if (count_lines(lines) == 2)
+        logged(lines + length, sizeof lines - length, from); /* two writes */
+    const char *second = strstr(lines, "second pk_***\n"), *third = strstr(lines, "third\n");
+    CHECK(count_lines(lines) == 3 && second != NULL && third > second && strstr(lines, "fourth\n") > third);
+    for (int i = 0; i < 100; i++) /* 100 lines of about 50 bytes */
+        log_write_later(LOG_INFO, "http", "line %d", i);
+    length = logged(lines, 4097, from);
+    CHECK(length > 3900 && length <= 4096 && lines[length - 1] == '\n' && strstr(lines, " line 0\n") != NULL);
+    log_hold(false);
+    CHECK(logged(lines, sizeof lines, from) > 0 && strstr(lines, " line 99\n") != NULL);
+    log_write_later(LOG_INFO, "http", "at once");
+    CHECK(logged(lines, sizeof lines, from) > 0 && count_lines(lines) == 1);
+}
+
 int main(void)
 {
     test_redact();
@@ -84,6 +119,7 @@ int main(void)
         return 1;
     int before = check_failures;
     test_lines(ends[0]);
+    test_held(ends[0]);
     dup2(old, STDERR_FILENO);
     if (check_failures != before) {
         char said[8192];
