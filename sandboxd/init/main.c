@@ -101,12 +101,12 @@ static bool inherit_cgroups(struct init *init, uint64_t join_count, struct error
  * itself, and keeps the four capabilities it has. */
 static bool drop_capability_bounds(struct error *err)
 {
-    for (unsigned long capability = 0; capability < 64; capability++) {
-        if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0)
-            continue;
-        if (errno == EINVAL && capability > 0)
-            return true; /* beyond the kernel's last */
-        return error_set_errno(err, ERROR_INTERNAL, "dropping capability %lu", capability);
+    int is_in = 1;
+    /* READ is below 0 beyond the kernel's last. DROP copies the credentials, also for nothing. */
+    for (unsigned long capability = 0; is_in >= 0 && capability < 64; capability++) {
+        is_in = prctl(PR_CAPBSET_READ, capability, 0, 0, 0);
+        if (is_in == 1 && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0)
+            return error_set_errno(err, ERROR_INTERNAL, "dropping capability %lu", capability);
     }
     return true;
 }

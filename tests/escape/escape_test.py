@@ -35,7 +35,8 @@ class Escape(unittest.TestCase):
                 planted.write(cls.secret)
             os.chmod(path, 0o644)
         cls.marker = f"parley-victim-{cls.name}"
-        cls.victim = subprocess.Popen(["/bin/bash", "-c", "while :; do sleep 600; done", cls.marker])
+        cls.victim = subprocess.Popen(["/bin/bash", "-c", "while :; do sleep 600; done", cls.marker],
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         cls.listener = socket.create_server(("127.0.0.1", 0))
         cls.abstract = socket.socket(socket.AF_UNIX)
         cls.abstract.bind("\0" + cls.marker)
