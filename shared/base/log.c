@@ -88,7 +88,8 @@ static void blank_controls(char *line)
 }
 
 /* The whole line with its end into line[LINE_BYTES + 1]; its length, 0 when there is nothing to write. */
-static size_t make_line(char *line, enum log_level level, const char *area, const char *format, va_list arguments)
+__attribute__((format(printf, 4, 0))) static size_t make_line(char *line, enum log_level level, const char *area,
+                                                              const char *format, va_list arguments)
 {
     static const char *const LEVELS[] = {"debug", "info", "warn", "error"};
     char time[CLOCK_TEXT_BYTES];
