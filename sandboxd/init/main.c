@@ -105,7 +105,8 @@ static bool drop_capability_bounds(struct error *err)
     /* READ is below 0 beyond the kernel's last. DROP copies the credentials, also for nothing. */
     for (unsigned long capability = 0; is_in >= 0 && capability < 64; capability++) {
         is_in = prctl(PR_CAPBSET_READ, capability, 0, 0, 0);
-        if (is_in == 1 && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0)
+        bool is_failed = is_in == 1 ? prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0 : is_in < 0 && capability == 0;
+        if (is_failed)
             return error_set_errno(err, ERROR_INTERNAL, "dropping capability %lu", capability);
     }
     return true;
