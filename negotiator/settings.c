@@ -1,14 +1,8 @@
 #include "negotiator/settings.h"
 
 #include "shared/base/config.h"
-#include "shared/base/log.h"
-#include "shared/base/memory.h"
-#include "shared/base/text.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stddef.h>
-#include <string.h>
 
 #define FIELD(name) offsetof(struct settings, name)
 
@@ -44,24 +38,11 @@ static const char *const FOREIGN[] = {"listen_host", "sandboxd_port", "init",   
                                       "slots_max",   "cpu_milli_max", "memory_mb_max", "disk_mb_max",
                                       "pids_max",    "front_user",    "front_uid",     NULL};
 
-static bool check(const struct settings *settings, struct error *err)
-{
-    if (settings->state[0] != '/')
-        return error_set(err, ERROR_INVALID, "state must be an absolute path, not \"%s\"", settings->state);
-    return config_check_listener(settings->host, settings->insecure_http, err) &&
-           config_set_log_level(settings->log_level, err);
-}
-
 bool settings_load(struct settings *settings, int argc, char *const argv[], struct error *err)
 {
-    AUTO_FREE char *state = config_state_folder(argc, argv);
-    AUTO_FREE char *file = memory_printf("%s/config.json", state);
     AUTO_SETTINGS loaded = {0};
-    if (!config_load(&loaded, ROWS, ROW_COUNT, file, FOREIGN, argc, argv, err))
-        return false;
-    free(loaded.state);
-    loaded.state = TAKE(state);
-    if (!check(&loaded, err))
+    if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err) ||
+        !config_check_listener(loaded.host, loaded.insecure_http, err) || !config_set_log_level(loaded.log_level, err))
         return false;
     *settings = loaded;
     loaded = (struct settings){0};

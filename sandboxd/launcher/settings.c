@@ -1,11 +1,8 @@
 #include "sandboxd/launcher/settings.h"
 
 #include "shared/base/config.h"
-#include "shared/base/memory.h"
-#include "shared/base/text.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #define FIELD(name) offsetof(struct settings, name)
 
@@ -38,24 +35,12 @@ static const char *const FOREIGN[] = {"host",           "port",        "negotiat
                                       "lease_lifetime", "cpu_milli",   "memory_mb",       "disk_mb",
                                       "pids",           "node_calls",  "call_timeout",    NULL};
 
-static bool settings_check(struct settings *settings, struct error *err)
-{
-    if (settings->state[0] != '/')
-        return error_set(err, ERROR_INVALID, "state must be an absolute path, not \"%s\"", settings->state);
-    return config_check_listener(settings->listen_host, settings->insecure_http, err) &&
-           config_set_log_level(settings->log_level, err);
-}
-
 bool settings_load(struct settings *settings, int argc, char *const argv[], struct error *err)
 {
-    AUTO_FREE char *state = config_state_folder(argc, argv);
-    AUTO_FREE char *file = memory_printf("%s/config.json", state);
     AUTO_SETTINGS loaded = {0};
-    if (!config_load(&loaded, ROWS, ROW_COUNT, file, FOREIGN, argc, argv, err))
-        return false;
-    free(loaded.state);
-    loaded.state = TAKE(state);
-    if (!settings_check(&loaded, err))
+    if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err) ||
+        !config_check_listener(loaded.listen_host, loaded.insecure_http, err) ||
+        !config_set_log_level(loaded.log_level, err))
         return false;
     *settings = loaded;
     loaded = (struct settings){0};

@@ -378,6 +378,25 @@ char *config_state_folder(int argc, char *const argv[])
     return home ? memory_printf("%s/.local/state/parley", home) : memory_string("/var/lib/parley");
 }
 
+bool config_load_state(void *settings, const struct config_row *rows, size_t row_count, const char *const *foreign,
+                       int argc, char *const argv[], struct error *err)
+{
+    AUTO_FREE char *state = config_state_folder(argc, argv);
+    AUTO_FREE char *file = memory_printf("%s/config.json", state);
+    if (state[0] != '/')
+        return error_set(err, ERROR_INVALID, "state must be an absolute path, not \"%s\"", state);
+    if (!config_load(settings, rows, row_count, file, foreign, argc, argv, err))
+        return false;
+    for (size_t i = 0; i < row_count; i++) {
+        if (!text_equal(rows[i].name, "state"))
+            continue;
+        char **field = (char **)(void *)((char *)settings + rows[i].offset);
+        free(*field);
+        *field = TAKE(state);
+    }
+    return true;
+}
+
 bool config_set_log_level(const char *text, struct error *err)
 {
     static const char *const LEVELS[] = {

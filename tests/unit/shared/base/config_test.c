@@ -247,8 +247,26 @@ static void test_listeners(void)
     CHECK(config_set_log_level("warn", &err) && !config_set_log_level("loud", &err));
 }
 
+static void test_state_folder(void)
+{
+    struct with_state {
+        char *state;
+    } settings = {0};
+    static const struct config_row STATE_ROW[] = {
+        {"state", CONFIG_TEXT, offsetof(struct with_state, state), NULL, 0, 0, "folder"}};
+    char flag[] = "--state", folder[] = "/nowhere/parley", relative[] = "nowhere";
+    char *const good[] = {flag, folder}, *const bad[] = {flag, relative};
+    struct error err = {0};
+    CHECK(config_load_state(&settings, STATE_ROW, 1, NULL, 2, good, &err));
+    CHECK_TEXT(settings.state, folder);
+    config_done(&settings, STATE_ROW, 1);
+    CHECK(!config_load_state(&settings, STATE_ROW, 1, NULL, 2, bad, &err) && err.kind == ERROR_INVALID);
+    CHECK(strstr(err.message, "absolute") != NULL);
+}
+
 int main(void)
 {
+    test_state_folder();
     test_listeners();
     snprintf(file, sizeof file, "/tmp/parley-config-test-%d.json", (int)getpid());
     test_sources();
