@@ -48,3 +48,6 @@ struct plane_rows threads_rows(void);
 struct plane_rows sandboxes_rows(void);
 struct plane_rows node_rows(void);
 struct plane_rows admin_rows(void);
+struct plane_rows revocations_rows(void);
+struct plane_rows nodes_rows(void);
+struct plane_rows audit_rows(void);

@@ -29,6 +29,8 @@ struct leasing_nodes {
                  void (*done)(void *cookie, const json_t *reply, const struct error *err), void *cookie);
     /** The highest incarnation it was heard of in; 0 when it is not known. */
     uint64_t (*incarnation)(void *context, const char *node);
+    /** The epoch of the node's key that its tokens are minted under. */
+    uint32_t (*key_epoch)(void *context, const char *node);
 };
 
 struct leasing_options {
@@ -42,6 +44,10 @@ struct leasing_options {
 
 /** The rules over a running ledger; the caller's. */
 struct leasing *leasing_new(const struct leasing_options *options);
+
+/** Takes up what the ledger holds: the marks, under a new ledger id (a ledger that was put back from a copy must not
+ *  be taken for the one whose marks the nodes have), and the first deadline. Blocks; once, before requests come. */
+bool leasing_start(struct leasing *leasing, struct error *err) MUST_USE;
 /** After the ledger and the nodes have stopped; answers all who still wait. */
 void leasing_free(struct leasing *leasing);
 DEFINE_AUTO(leasing)
@@ -64,10 +70,11 @@ struct hint_answer {
     const char *reason; /* static; NULL when honored */
 };
 
-/** One negotiation: the question above, the answer below. */
+/** One negotiation or refresh: the question above, the answer below. */
 struct negotiation {
     struct caller caller;
-    struct wanted wanted;
+    struct wanted wanted; /* of a refresh: ttl, scopes */
+    char *current_token;  /* owned; a refresh: the token to be rotated. NULL: a negotiation */
     char thread_id[CAPABILITY_THREAD_BYTES];
     char idempotency[65]; /* hex hash over principal, route and Idempotency-Key; "" none */
     char body_hash[65];   /* hex; with the former */
@@ -103,6 +110,9 @@ DEFINE_AUTO(negotiation)
  *  thread. Refusals of the rules come as negotiation->refusal. */
 bool leasing_negotiate(struct leasing *leasing, struct negotiation *negotiation, struct error *err) MUST_USE;
 
+/** Rotates n->current_token (protocol.md, 2): takes it as leasing_negotiate does. The answer is a grant too. */
+bool leasing_refresh(struct leasing *leasing, struct negotiation *negotiation, struct error *err) MUST_USE;
+
 /** The token of a granted negotiation: nothing but keys and claims, so it runs where the answer is printed, not on the
  *  ledger thread. */
 bool leasing_mint(const struct leasing *leasing, const struct negotiation *negotiation,
@@ -112,6 +122,7 @@ bool leasing_mint(const struct leasing *leasing, const struct negotiation *negot
 enum question_verb {
     QUESTION_THREAD,  /* the thread's lease and sandbox */
     QUESTION_RELEASE, /* ends the thread's lease */
+    QUESTION_SIGN,    /* a sign of life for the thread's lease */
     QUESTION_SANDBOX, /* one sandbox, also an ended one while it is remembered */
     QUESTION_DELETE,  /* ends a sandbox */
     QUESTION_LIST
@@ -122,6 +133,7 @@ enum question_verb {
 struct question {
     enum question_verb verb;
     struct caller caller;
+    char *token; /* owned; SIGN: the capability that asks, when there is no API key. NULL none */
     char thread_id[CAPABILITY_THREAD_BYTES];
     char sandbox_id[RANDOM_ID_BYTES];
     /* LIST: states as bits (0: the live ones), a name or "", where to go on or "", 1..200. */

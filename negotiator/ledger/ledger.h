@@ -34,6 +34,12 @@ void ledger_submit(struct ledger *ledger, ledger_rule *rule, ledger_done *done, 
 /** Runs one rule and waits for it: for start-up and tests, never on a loop. */
 bool ledger_run(struct ledger *ledger, ledger_rule *rule, void *argument, struct error *err) MUST_USE;
 
+/** Calls alarm(argument, now) once on the ledger thread, between batches, when the wall clock has reached `at_ms` (ms
+ *  since 1970 UTC): a heap of deadlines, no polling; a step of the clock is noticed within 10 s. It must not block; it
+ *  submits rules. Any thread. Alarms not yet called are dropped by ledger_stop (their arguments stay the caller's). */
+typedef void ledger_alarm_call(void *argument, int64_t now_ms);
+void ledger_alarm(struct ledger *ledger, int64_t at_ms, ledger_alarm_call *alarm, void *argument);
+
 /** Since the start: rules answered, batches, KV_CONFLICTs, rules answered with an error. */
 struct ledger_figures {
     uint64_t rules, batches, conflicts, failures;

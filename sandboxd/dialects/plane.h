@@ -2,6 +2,8 @@
  */
 #pragma once
 
+#include "sandboxd/journal/marks.h"
+#include "sandboxd/journal/spool.h"
 #include "sandboxd/sandbox/node_seal.h"
 #include "sandboxd/sandbox/sandboxes.h"
 #include "shared/capability/capability.h"
@@ -11,6 +13,8 @@
 struct plane {
     struct sandboxes *sandboxes;
     struct node_seal *seal;
+    struct marks *marks;
+    struct spool *spool;
 };
 
 /** The identity that authorisation sets on a request of a route with a scope. */

@@ -1,0 +1,1 @@
+#include "negotiator/leasing/intake.h"

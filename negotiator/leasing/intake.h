@@ -1,0 +1,21 @@
+/** intake.h - the records that nodes ship (protocol.md, 7): each is stored in the chain exactly once, however often it
+ *  comes. */
+#pragma once
+
+#include "negotiator/leasing/leasing.h"
+
+#define INTAKE_SPOOL_BYTES RANDOM_ID_BYTES
+
+/** One shipment: the question above, the answer below. */
+struct intake {
+    struct leasing *leasing;
+    char node[SANDBOX_NODE_BYTES];
+    const json_t *message; /* borrowed: {"spool", "records"} */
+
+    char spool[INTAKE_SPOOL_BYTES];
+    uint64_t upto;    /* stored up to this n, now or before */
+    uint64_t refused; /* records about sandboxes of other nodes */
+};
+
+/** The rule for it. KV_FAILED with ERROR_INVALID when the message is not what it should be. Ledger thread. */
+enum kv_outcome intake_rule(struct kv *kv, struct intake *intake, struct error *err);

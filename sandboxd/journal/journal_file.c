@@ -1,0 +1,1 @@
+#include "sandboxd/journal/journal_file.h"

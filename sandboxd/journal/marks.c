@@ -1,0 +1,1 @@
+#include "sandboxd/journal/marks.h"
