@@ -146,7 +146,7 @@ static bool take_claim(struct reader *reader, unsigned *seen, struct capability_
     return take_value(reader, claim, claims, err);
 }
 
-static bool is_printable(const char *text)
+bool claims_is_printable(const char *text)
 {
     size_t length = strcspn(text, "\"\\");
     for (size_t i = 0; i < length; i++) {
@@ -162,10 +162,10 @@ static bool is_actor(const char *text)
     const char *colon = strchr(text, ':');
     if (!colon)
         return strcmp(text, "human") == 0;
-    return (text_starts_with(text, "human:") || text_starts_with(text, "agent:")) && is_printable(colon + 1);
+    return (text_starts_with(text, "human:") || text_starts_with(text, "agent:")) && claims_is_printable(colon + 1);
 }
 
-static bool is_thread(const char *text)
+bool claims_is_thread(const char *text)
 {
     bool is_dots = strcmp(text, ".") == 0 || strcmp(text, "..") == 0;
     return !is_dots && text_is_made_of(text, CAPABILITY_THREAD_BYTES - 1, "._:-");
@@ -184,12 +184,12 @@ static bool check(const struct capability_claims *claims, struct error *err)
     } checks[] = {
         {"iss", text_is_made_of(claims->issuer, CAPABILITY_ID_BYTES - 1, "._:-")},
         {"aud", jws_is_id(claims->sandbox_id)},
-        {"sub", is_printable(claims->principal)},
+        {"sub", claims_is_printable(claims->principal)},
         {"jti", jws_is_id(claims->jti)},
         {"fam", jws_is_id(claims->family)},
         {"iat", is_time(claims->issued_at)},
         {"exp", is_time(claims->expires_at)},
-        {"thread_id", is_thread(claims->thread_id)},
+        {"thread_id", claims_is_thread(claims->thread_id)},
         {"lease", jws_is_id(claims->lease)},
         {"act", is_actor(claims->actor)},
     };

@@ -17,3 +17,9 @@ bool claims_read(struct capability_claims *claims, const void *json, size_t size
 /** Writes claims (`scopes`, not `root_scopes`) that claims_read reads; returns ERROR_INVALID for others. */
 bool claims_write(char to[static CLAIMS_JSON_BYTES], const struct capability_claims *claims,
                   struct error *err) MUST_USE;
+
+/** Whether `text` is a thread's id: 1..128 of A-Za-z0-9._:- and not "." or "..". */
+bool claims_is_thread(const char *text) MUST_USE;
+
+/** Whether `text` is not empty, and of printable ASCII without quote and backslash, as a principal is. */
+bool claims_is_printable(const char *text) MUST_USE;

@@ -27,7 +27,7 @@ enum mark_kind {
     MARK_KINDS
 };
 
-#define MARK_VALUE_BYTES 192 /* the longest: a scope atom with a path is cut off before (SCOPE bounds it), a thread 128 */
+#define MARK_VALUE_BYTES 192 /* the longest is a scope atom, of at most 191 bytes here; a thread has 128 */
 #define MARK_ANY_TIME    INT64_MAX
 
 struct mark {
@@ -46,16 +46,22 @@ const char *mark_kind_name(enum mark_kind kind) MUST_USE;
 /** The kind of such a name. */
 bool mark_kind_parse(const char *name, enum mark_kind *kind) MUST_USE;
 
-/** Kind and value fit each other and their bounds: ids as in capability.h, a link "lnk_" and 22 base64url, one scope
- *  atom. ERROR_INVALID says what is allowed. */
+/** Kind, value, principal and epoch fit each other and their bounds: ids as in capability.h, a link "lnk_" and 22
+ *  base64url, one scope atom. Not the number and the times. ERROR_INVALID says what is allowed. */
 bool mark_check(const struct mark *mark, struct error *err) MUST_USE;
 
-/** Whether it refuses a token of these claims at `now_ms`. */
+/** Whether a token of these claims is one of those that the mark is about, whatever the times say. */
+bool mark_matches(const struct mark *mark, const struct capability_claims *claims) MUST_USE;
+
+/** Whether it refuses a token of these claims at `now_ms`: it matches, `from_ms` has come, and the token was issued at
+ *  or before `before` or is of an epoch below the mark's. `until` does not matter: it says when to forget. */
 bool mark_refuses(const struct mark *mark, const struct capability_claims *claims, int64_t now_ms) MUST_USE;
 
-/** {"n", "kind", "value", "principal"?, "before"? (missing: any time), "from"?, "until", "epoch"?}. The caller owns it. */
+/** {"n", "kind", "value", "principal"?, "before"? (missing: any time), "from"?, "until", "epoch"?}. The caller owns
+ *  it. */
 json_t *mark_format(const struct mark *mark) MUST_USE;
-/** Reads one and checks it. ERROR_INVALID. *mark is written on success only. */
+/** Reads one and checks it, bounds of number and times too. A field that is unknown is refused: a mark that is only
+ *  half understood must not be acknowledged. ERROR_INVALID. *mark is written on success only. */
 bool mark_parse(struct mark *mark, const json_t *json, struct error *err) MUST_USE;
 
 /** A set. Not locked: one thread, or the caller's lock. Look-ups by a token cost a few hash probes however many marks
@@ -79,7 +85,8 @@ int64_t mark_set_newest_before(const struct mark_set *set, const struct capabili
 /** Drops those whose `until` + 60 s is over; returns how many. */
 size_t mark_set_forget(struct mark_set *set, int64_t now_ms);
 
-/** Calls visit for each with number > after, in order of their numbers, until it says false. */
+/** Calls visit for each with number > after, in order of their numbers, until it says false. `visit` must not change
+ *  the set. Cheap when marks were added in ascending order; else sorts a copy. */
 void mark_set_each(const struct mark_set *set, uint64_t after, bool (*visit)(void *cookie, const struct mark *mark),
                    void *cookie);
 
