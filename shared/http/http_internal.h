@@ -110,6 +110,7 @@ struct http_stream {
     struct text waiting, flying;
     bool is_flying; /* one h2o_send at a time */
     bool is_ending, is_muted, is_chunked;
+    bool is_breaking; /* what waits is the last, and then the connection goes */
     unsigned zeros; /* of the next chunk's size, already sent to see whether the client is there */
     char frame[24];
 };
@@ -143,7 +144,7 @@ struct http_request {
     struct text headers; /* name NUL value NUL ... */
     void (*gone)(void *cookie);
     void *gone_cookie;
-    struct loop_timer *probe; /* runs since the client sent a FIN */
+    struct loop_timer *probe; /* runs since the client sent a FIN, or the stream is being broken off */
     struct http_stream stream;
 };
 
@@ -191,6 +192,8 @@ bool http_request_read_head(struct http_request *request, const char *data, size
 bool http_request_authorize(struct http_request *request, struct error *err) MUST_USE;
 /** Sets request->credential; two different ones are ERROR_INVALID. */
 bool http_credential_find(struct http_request *request, struct error *err) MUST_USE;
+/** Its number finds it no more. */
+void http_request_forget(struct http_request *request);
 /** Tells its owner that it is gone, if it was not answered, logs, frees. */
 void http_request_free(struct http_request *request);
 /** The handler is through with it: the last byte is about to be queued. */
@@ -221,6 +224,10 @@ void http_reply_on_setup_ostream(h2o_filter_t *filter, h2o_req_t *h2o, h2o_ostre
 /** True when a byte may be sent to see whether the client is there. */
 bool http_stream_probe(struct http_request *request);
 void http_stream_done(struct http_request *request);
+/** Drops what waits, lets the owner say a last word, and breaks the connection off behind it. */
+void http_stream_break(struct http_request *request, const struct error *err);
+/** Breaks the connection with a reset, so that what was sent cannot be taken for complete. The request is dead. */
+void http_stream_reset(struct http_request *request);
 
 bool http_peers_open(struct http_worker *worker, struct error *err) MUST_USE;
 void http_peers_on_ready(h2o_socket_t *socket, const char *broken);

@@ -95,7 +95,7 @@ static void register_number(struct http_request *request)
     request->is_registered = true;
 }
 
-static void forget_number(struct http_request *request)
+void http_request_forget(struct http_request *request)
 {
     if (!request->is_registered)
         return;
@@ -122,7 +122,7 @@ void http_request_end(struct http_request *request)
 {
     request->phase = HTTP_ENDED;
     request->gone = NULL;
-    forget_number(request);
+    http_request_forget(request);
     http_connection_finishing(request->connection);
 }
 
@@ -130,7 +130,7 @@ static void tell_gone(struct http_request *request)
 {
     enum http_phase phase = request->phase;
     request->phase = HTTP_GONE;
-    forget_number(request);
+    http_request_forget(request);
     if (phase == HTTP_OPEN && request->gone != NULL)
         request->gone(request->gone_cookie);
     else if (phase == HTTP_STREAMING && request->stream.events->gone != NULL)
@@ -147,7 +147,7 @@ void http_request_cut(struct http_request *request)
 void http_request_drop(struct http_request *request)
 {
     request->phase = HTTP_GONE;
-    forget_number(request);
+    http_request_forget(request);
     http_connection_doom(request->connection);
 }
 

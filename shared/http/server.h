@@ -106,6 +106,8 @@ const char *http_request_remote(const struct http_request *request) MUST_USE;
 /** "req_..." or the client's own X-Request-ID when it is 1..64 of A-Za-z0-9._-. */
 const char *http_request_id(const struct http_request *request) MUST_USE;
 struct loop *http_request_loop(const struct http_request *request) MUST_USE;
+/** The row it was found in; NULL when there is none. */
+const struct http_route *http_request_route(const struct http_request *request) MUST_USE;
 void *http_server_context(const struct http_request *request) MUST_USE;
 
 /** Keeps what authorize found; free_identity(identity) is called when the request ends or a new one is set. `label`
@@ -118,6 +120,18 @@ void *http_request_identity(const struct http_request *request) MUST_USE;
 uint64_t http_request_number(const struct http_request *request) MUST_USE;
 /** The living request of that number on the calling loop; NULL when it ended or its client left. */
 struct http_request *http_request_find(struct loop *loop, uint64_t number) MUST_USE;
+
+/* ---- all of them ---- */
+
+/** Calls visit for each living request of the calling loop: its body still arrives, it waits for its answer, it streams,
+ *  or the end of its reply is still on its way. Visit may http_request_revoke the one it is given, and end no other. */
+void http_requests_each(struct loop *loop, void (*visit)(void *cookie, struct http_request *request), void *cookie);
+
+/** Ends a living request that its handler may know of: its credential holds no more. One whose body still arrives, or
+ *  that is unanswered, is answered with the error (its owner is told gone before). Of a stream what waits is dropped,
+ *  its owner is told by events->cut, or gone, and the connection is broken off, within a second if the client does not
+ *  read. A reply that is still on its way breaks off. On the request's loop; the request is dead for its caller. */
+void http_request_revoke(struct http_request *request, const struct error *err);
 
 /* ---- what goes out ---- */
 
@@ -141,6 +155,8 @@ void http_request_when_gone(struct http_request *request, void (*gone)(void *coo
 struct http_stream_events {
     void (*drained)(struct http_request *request, void *cookie); /* everything sent so far has been handed to the kernel */
     void (*gone)(void *cookie); /* client left or server stops; the request is dead. Not called after http_stream_end */
+    /* http_request_revoke was called: may http_stream_send a last word; the request is dead afterwards. NULL: gone */
+    void (*cut)(struct http_request *request, void *cookie, const struct error *err);
 };
 
 #define HTTP_STREAM_FULL_BYTES (256 * 1024)

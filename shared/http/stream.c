@@ -1,5 +1,6 @@
 /* stream.c - replies of unknown length, with back-pressure. The chunks are framed here and not by libh2o, which would
  * hold the head back until the first byte and frames nothing but 200. */
+#include "shared/base/clock.h"
 #include "shared/http/http_internal.h"
 
 #include <stdio.h>
@@ -12,6 +13,8 @@ enum {
     PROBES_MAX = 4
 };
 
+static const uint64_t BREAK_NS = 1000000000; /* for a client to take what flies and the last word */
+
 static void fly(struct http_request *request);
 
 static void empty(struct text *text)
@@ -19,6 +22,25 @@ static void empty(struct text *text)
     if (text->capacity > STREAM_KEEP_BYTES)
         text_done(text);
     text->length = 0;
+}
+
+void http_stream_reset(struct http_request *request)
+{
+    /* A reset: without chunks an orderly end would look like the reply's. */
+    struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    setsockopt(h2o_socket_get_fd(request->connection->socket), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    http_request_drop(request);
+}
+
+/* The last word is in the kernel. The end of chunks is missing, so a close says enough, and loses nothing as a reset
+ * might; without chunks the last word is what tells. */
+static void break_off(struct http_request *request)
+{
+    const struct http_stream *stream = &request->stream;
+    if (stream->is_chunked || stream->events->cut != NULL)
+        http_request_drop(request);
+    else
+        http_stream_reset(request);
 }
 
 /* Everything given to h2o_send is in the kernel; or, the first time, the head is. */
@@ -31,6 +53,8 @@ static void on_proceed(h2o_generator_t *generator, h2o_req_t *h2o UNUSED)
     empty(&stream->flying);
     if (stream->waiting.length > 0 || stream->is_ending)
         fly(request);
+    else if (stream->is_breaking)
+        break_off(request);
     else if (had_data && request->phase == HTTP_STREAMING && stream->events->drained != NULL)
         stream->events->drained(request, stream->cookie);
 }
@@ -109,12 +133,33 @@ void http_stream_end(struct http_request *request)
 
 void http_stream_abort(struct http_request *request)
 {
-    if (request->phase != HTTP_STREAMING)
-        return;
-    /* A reset: without chunks an orderly end would look like the reply's. */
-    struct linger at_once = {.l_onoff = 1, .l_linger = 0};
-    setsockopt(h2o_socket_get_fd(request->connection->socket), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    http_request_drop(request);
+    if (request->phase == HTTP_STREAMING)
+        http_stream_reset(request);
+}
+
+static void on_break_timer(void *cookie)
+{
+    struct http_request *request = cookie;
+    request->probe = NULL;
+    http_stream_reset(request);
+}
+
+void http_stream_break(struct http_request *request, const struct error *err)
+{
+    struct http_stream *stream = &request->stream;
+    stream->waiting.length = 0; /* whole sends: what flies ends where one did */
+    stream->is_breaking = true;
+    if (stream->events->cut != NULL)
+        stream->events->cut(request, stream->cookie, err);
+    else if (stream->events->gone != NULL)
+        stream->events->gone(stream->cookie);
+    request->phase = HTTP_GONE;
+    http_request_forget(request);
+    loop_timer_cancel(TAKE(request->probe));
+    if (stream->is_flying)
+        request->probe = loop_timer_start(request->worker->loop, clock_boot_ns() + BREAK_NS, on_break_timer, request);
+    else
+        break_off(request);
 }
 
 size_t http_stream_send_json(struct http_request *request, enum http_framing framing, const char *name, json_t *object)

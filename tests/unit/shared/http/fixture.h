@@ -163,6 +163,22 @@ static void answer_idle_stream(struct http_request *request)
         http_stream_send_json(request, HTTP_SSE, "first", json_pack("{s:i}", "n", 1));
 }
 
+/* Says why it was cut. */
+static void say_last(struct http_request *request, void *cookie, const struct error *err)
+{
+    http_stream_send_json(request, HTTP_NDJSON, NULL, json_pack("{s:s}", "last", error_code(err->kind)));
+    count_gone(cookie);
+}
+
+static const struct http_stream_events WORDY_EVENTS = {.drained = ignore_drained, .gone = count_gone, .cut = say_last};
+
+static void answer_wordy_stream(struct http_request *request)
+{
+    atomic_fetch_add(&handled, 1);
+    http_stream_start(request, 200, "application/x-ndjson", &WORDY_EVENTS, make_later(request));
+    http_stream_send_json(request, HTTP_NDJSON, NULL, json_pack("{s:i}", "n", 1));
+}
+
 struct flood {
     size_t left; /* bytes */
 };
@@ -245,6 +261,7 @@ static const struct http_route ROUTES[] = {
     {"GET", "/thread", 0, NULL, 0, answer_thread},
     {"GET", "/never", 0, NULL, 0, answer_never},
     {"GET", "/idle", 0, NULL, 0, answer_idle_stream},
+    {"GET", "/wordy", 0, NULL, 0, answer_wordy_stream},
     {"GET", "/flood", 0, NULL, 0, answer_flood},
     {"GET", "/lines", 0, NULL, 0, answer_lines},
     {"GET", "/abort", 0, NULL, 0, answer_abort},
