@@ -69,6 +69,18 @@ struct enrol_grant {
 void enrol_grant_done(struct enrol_grant *grant);
 #define AUTO_ENROL_GRANT __attribute__((cleanup(enrol_grant_done))) struct enrol_grant
 
+/* A grant at rest in its box: node | deployment | node key | epoch (u32-BE) | bound, and a MAC: one size always. */
+#define ENROL_BOX_BYTES (LINK_NODE_BYTES + 64 + KEY_BYTES + 4 + ENROL_HASH_BYTES + 16)
+
+/** {"public_key","nonce","box"} as bytes, nothing opened yet. */
+struct enrol_box {
+    uint8_t public_key[32]; /* the negotiator's */
+    uint8_t nonce[24];
+    uint8_t box[ENROL_BOX_BYTES];
+};
+/** ERROR_INVALID names the field; others beside the three are not looked at. */
+bool enrol_box_read(struct enrol_box *box, const json_t *json, struct error *err) MUST_USE;
+
 /** {"public_key","nonce","box"}: the grant and `bound` (the transcript hash; for re-keying a hash of node, old and new
  *  epoch) boxed from the negotiator's pair to `node_public_key`. The caller owns the JSON. */
 json_t *enrol_seal(const struct enrol_pair *negotiator, const uint8_t node_public_key[static 32],
@@ -79,6 +91,10 @@ json_t *enrol_seal(const struct enrol_pair *negotiator, const uint8_t node_publi
 bool enrol_open(struct enrol_grant *grant, const json_t *json, const uint8_t negotiator_hash[static ENROL_HASH_BYTES],
                 const struct enrol_pair *node_pair, const uint8_t bound[static ENROL_HASH_BYTES],
                 struct error *err) MUST_USE;
+/** As enrol_open, of bytes. */
+bool enrol_box_open(struct enrol_grant *grant, const struct enrol_box *box,
+                    const uint8_t negotiator_hash[static ENROL_HASH_BYTES], const struct enrol_pair *node_pair,
+                    const uint8_t bound[static ENROL_HASH_BYTES], struct error *err) MUST_USE;
 
 /** What a re-keying is bound to: BLAKE2b-256 over "parley/rekey/1", node, old and new epoch (decimal), each u32-BE
  *  length + bytes. */
