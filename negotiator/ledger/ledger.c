@@ -1,10 +1,14 @@
 #include "negotiator/ledger/ledger.h"
 
+#include "shared/base/clock.h"
 #include "shared/base/memory.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
+
+static const int64_t CLOCK_LOOK_MS = 10000; /* a step of the wall clock is noticed after that */
 
 struct task {
     ledger_rule *rule;
@@ -14,24 +18,126 @@ struct task {
     struct task *next;
 };
 
+struct alarm {
+    int64_t at_ms;
+    ledger_alarm_call *call;
+    void *argument;
+};
+
 struct ledger {
     struct kv *kv; /* the ledger thread's */
     pthread_t thread;
     pthread_mutex_t mutex; /* guards all below */
-    pthread_cond_t queued; /* the queue is not empty, or `stopping` */
+    pthread_cond_t queued; /* the queue is not empty, an earlier alarm was set, or `stopping` */
+    struct alarm *alarms;  /* a heap: none is before the first one */
+    size_t alarm_count, alarm_capacity;
+    int64_t (*wall_ms)(void);
     struct task *first, **last;
     bool stopping;
     struct ledger_figures figures;
 };
 
-/* The next batch, in order, at most LEDGER_BATCH_MAX; waits for one. NULL: stopping, and nothing is left. It does not
- * wait for more to come: what comes during a batch's sync is the next batch. (Gathering all of 64 callers made larger
- * batches and fewer rules a second: their wake-ups then no longer overlap with the sync.) */
-static struct task *take_batch(struct ledger *ledger)
+/* --- alarms; locked, but for call_alarms --- */
+
+static void swap_alarms(struct alarm *a, struct alarm *b)
+{
+    struct alarm kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+static void rise(struct alarm *heap, size_t at)
+{
+    for (; at > 0 && heap[at].at_ms < heap[(at - 1) / 2].at_ms; at = (at - 1) / 2)
+        swap_alarms(&heap[at], &heap[(at - 1) / 2]);
+}
+
+static void sink(struct alarm *heap, size_t count, size_t at)
+{
+    for (;;) {
+        size_t first = at, left = 2 * at + 1, right = left + 1;
+        if (left < count && heap[left].at_ms < heap[first].at_ms)
+            first = left;
+        if (right < count && heap[right].at_ms < heap[first].at_ms)
+            first = right;
+        if (first == at)
+            return;
+        swap_alarms(&heap[at], &heap[first]);
+        at = first;
+    }
+}
+
+static void add_alarm(struct ledger *ledger, struct alarm alarm)
+{
+    if (ledger->alarm_count == ledger->alarm_capacity) {
+        ledger->alarm_capacity = ledger->alarm_capacity ? ledger->alarm_capacity * 2 : 16;
+        ledger->alarms = memory_resize(ledger->alarms, ledger->alarm_capacity * sizeof *ledger->alarms);
+    }
+    ledger->alarms[ledger->alarm_count] = alarm;
+    rise(ledger->alarms, ledger->alarm_count++);
+    if (ledger->alarms[0].at_ms == alarm.at_ms)
+        pthread_cond_signal(&ledger->queued); /* it waits for a later one */
+}
+
+static void remove_alarm(struct ledger *ledger, size_t at)
+{
+    ledger->alarms[at] = ledger->alarms[--ledger->alarm_count];
+    if (at == ledger->alarm_count)
+        return;
+    rise(ledger->alarms, at);
+    sink(ledger->alarms, ledger->alarm_count, at);
+}
+
+static bool is_due(const struct ledger *ledger, int64_t now)
+{
+    return ledger->alarm_count > 0 && ledger->alarms[0].at_ms <= now && !ledger->stopping;
+}
+
+/* Those that are due by now; not what they set in turn, so that rules get their turn too. */
+static void call_alarms(struct ledger *ledger)
 {
     pthread_mutex_lock(&ledger->mutex);
-    while (ledger->first == NULL && !ledger->stopping)
+    int64_t now = ledger->wall_ms();
+    for (size_t left = ledger->alarm_count; left > 0 && is_due(ledger, now); left--) {
+        struct alarm alarm = ledger->alarms[0];
+        remove_alarm(ledger, 0);
+        pthread_mutex_unlock(&ledger->mutex);
+        alarm.call(alarm.argument, now);
+        pthread_mutex_lock(&ledger->mutex);
+    }
+    pthread_mutex_unlock(&ledger->mutex);
+}
+
+/* For a rule, or until the first alarm may be due. */
+static void wait_queued(struct ledger *ledger, int64_t now)
+{
+    if (ledger->alarm_count == 0) {
         pthread_cond_wait(&ledger->queued, &ledger->mutex);
+        return;
+    }
+    int64_t wait = ledger->alarms[0].at_ms - now;
+    if (wait > CLOCK_LOOK_MS)
+        wait = CLOCK_LOOK_MS;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    int64_t ns = until.tv_nsec + wait % 1000 * 1000000;
+    until.tv_sec += wait / 1000 + ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    pthread_cond_timedwait(&ledger->queued, &ledger->mutex, &until);
+}
+
+/* --- batches --- */
+
+/* The next batch, in order, at most LEDGER_BATCH_MAX; waits for one. NULL: an alarm is due, or *stopped: nothing is
+ * left. It does not wait for more to come: what comes during a batch's sync is the next batch. (Gathering all of 64
+ * callers made larger batches and fewer rules a second: their wake-ups then no longer overlap with the sync.) */
+static struct task *take_batch(struct ledger *ledger, bool *stopped)
+{
+    pthread_mutex_lock(&ledger->mutex);
+    for (int64_t now = ledger->wall_ms(); ledger->first == NULL && !ledger->stopping && !is_due(ledger, now);
+         now = ledger->wall_ms())
+        wait_queued(ledger, now);
+    *stopped = ledger->first == NULL && ledger->stopping;
     struct task *batch = ledger->first, **cut = &ledger->first;
     for (size_t taken = 0; *cut && taken < LEDGER_BATCH_MAX; taken++)
         cut = &(*cut)->next;
@@ -109,8 +215,12 @@ static void run_batch(struct ledger *ledger, struct task *batch)
 static void *run_ledger(void *argument)
 {
     struct ledger *ledger = argument;
-    for (struct task *batch; (batch = take_batch(ledger)) != NULL;)
-        run_batch(ledger, batch);
+    for (bool stopped = false; !stopped;) {
+        call_alarms(ledger);
+        struct task *batch = take_batch(ledger, &stopped);
+        if (batch)
+            run_batch(ledger, batch);
+    }
     return NULL;
 }
 
@@ -118,7 +228,17 @@ static void ledger_free(struct ledger *ledger)
 {
     pthread_cond_destroy(&ledger->queued);
     pthread_mutex_destroy(&ledger->mutex);
+    free(ledger->alarms);
     free(ledger);
+}
+
+static void prepare_condition(struct ledger *ledger)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&ledger->queued, &attributes);
+    pthread_condattr_destroy(&attributes);
 }
 
 struct ledger *ledger_start(struct kv *kv, struct error *err)
@@ -126,8 +246,9 @@ struct ledger *ledger_start(struct kv *kv, struct error *err)
     struct ledger *ledger = memory_new(sizeof *ledger);
     ledger->kv = kv;
     ledger->last = &ledger->first;
+    ledger->wall_ms = clock_wall_ms;
     pthread_mutex_init(&ledger->mutex, NULL);
-    pthread_cond_init(&ledger->queued, NULL);
+    prepare_condition(ledger);
     /* Signals are for the program's loops: a thread inherits the mask of its maker. */
     sigset_t all, before;
     sigfillset(&all);
@@ -154,6 +275,32 @@ void ledger_submit(struct ledger *ledger, ledger_rule *rule, ledger_done *done, 
     ledger->last = &task->next;
     if (was_empty)
         pthread_cond_signal(&ledger->queued);
+    pthread_mutex_unlock(&ledger->mutex);
+}
+
+void ledger_alarm(struct ledger *ledger, int64_t at_ms, ledger_alarm_call *alarm, void *argument)
+{
+    pthread_mutex_lock(&ledger->mutex);
+    add_alarm(ledger, (struct alarm){.at_ms = at_ms, .call = alarm, .argument = argument});
+    pthread_mutex_unlock(&ledger->mutex);
+}
+
+void ledger_alarm_move(struct ledger *ledger, int64_t at_ms, ledger_alarm_call *alarm, void *argument)
+{
+    pthread_mutex_lock(&ledger->mutex);
+    for (size_t i = ledger->alarm_count; i > 0; i--) {
+        if (ledger->alarms[i - 1].call == alarm && ledger->alarms[i - 1].argument == argument)
+            remove_alarm(ledger, i - 1);
+    }
+    add_alarm(ledger, (struct alarm){.at_ms = at_ms, .call = alarm, .argument = argument});
+    pthread_mutex_unlock(&ledger->mutex);
+}
+
+void ledger_set_clock(struct ledger *ledger, int64_t (*wall_ms)(void))
+{
+    pthread_mutex_lock(&ledger->mutex);
+    ledger->wall_ms = wall_ms;
+    pthread_cond_signal(&ledger->queued);
     pthread_mutex_unlock(&ledger->mutex);
 }
 

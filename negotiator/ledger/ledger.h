@@ -40,6 +40,13 @@ bool ledger_run(struct ledger *ledger, ledger_rule *rule, void *argument, struct
 typedef void ledger_alarm_call(void *argument, int64_t now_ms);
 void ledger_alarm(struct ledger *ledger, int64_t at_ms, ledger_alarm_call *alarm, void *argument);
 
+/** As ledger_alarm, in place of one of the same function and argument that was not called yet. */
+void ledger_alarm_move(struct ledger *ledger, int64_t at_ms, ledger_alarm_call *alarm, void *argument);
+
+/** For tests: where the alarms read the wall clock. It is read before and after every batch, and when an alarm comes.
+ */
+void ledger_set_clock(struct ledger *ledger, int64_t (*wall_ms)(void));
+
 /** Since the start: rules answered, batches, KV_CONFLICTs, rules answered with an error. */
 struct ledger_figures {
     uint64_t rules, batches, conflicts, failures;
