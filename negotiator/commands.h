@@ -3,7 +3,5 @@
 
 /** Serves until SIGTERM or SIGINT. */
 int serve_main(int argc, char *argv[]);
-/** Gives a node its key. */
-int enrol_main(int argc, char *argv[]);
 /** `audit verify`. */
 int audit_main(int argc, char *argv[]);

@@ -72,7 +72,7 @@ bool deployment_open(struct deployment *deployment, const char *state, struct er
     AUTO_DEPLOYMENT opened = {.id = ""};
     if (!fd_make_folders(state, 0711, err) || !fd_make_folders(folder, 0700, err))
         return false;
-    /* `enrol` and the first start may meet here. */
+    /* Two first starts may meet here. */
     AUTO_FD int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock < 0 || flock(lock, LOCK_EX) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "lock %s", folder);

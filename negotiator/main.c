@@ -8,7 +8,6 @@
 
 static const char HELP[] =
     "usage: parley-negotiator [--SETTING VALUE ...]        serve until SIGTERM\n"
-    "       parley-negotiator enrol --node NAME [...]      give the node on this machine its key\n"
     "       parley-negotiator audit verify [--state DIR]   prove the audit chain\n"
     "       parley-negotiator --routes | --version | --help\n\n"
     "Every setting is also a key in STATE/config.json and PARLEY_<KEY> in the environment:\n\n";
@@ -16,7 +15,7 @@ static const char HELP[] =
 static const struct {
     const char *name;
     int (*run)(int argc, char *argv[]);
-} COMMANDS[] = {{"enrol", enrol_main}, {"audit", audit_main}};
+} COMMANDS[] = {{"audit", audit_main}};
 
 static int print_help(void)
 {

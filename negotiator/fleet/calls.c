@@ -1,4 +1,5 @@
 #include "negotiator/fleet/fleet_internal.h"
+#include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 #include "shared/node_protocol/node_call.h"
@@ -32,7 +33,7 @@ static bool read_refusal(const json_t *reply, struct error *err)
 static json_t *open_reply(const struct fleet_address *address, const uint8_t *bytes, size_t size, struct error *err)
 {
     struct link_head head;
-    json_t *reply = link_open(address->from_node.bytes, bytes, size, &head, err);
+    json_t *reply = link_open(address->keys.from_node.bytes, bytes, size, &head, err);
     if (reply == NULL) {
         error_set(err, ERROR_NODE_UNREACHABLE, "the answer of node %s does not open", address->head.node);
         return NULL;
@@ -57,7 +58,7 @@ static json_t *call(struct fleet *fleet, struct node_caller *caller, const struc
     AUTO_FREE char *url = memory_printf("%s/node/v1/message", address.url);
     AUTO_FREE uint8_t *question = NULL, *answer = NULL;
     size_t question_size = 0, answer_size = 0;
-    if (!link_seal(address.to_node.bytes, &address.head, job->message, &question, &question_size, err))
+    if (!link_seal(address.keys.to_node.bytes, &address.head, job->message, &question, &question_size, err))
         return NULL;
     if (!node_call(caller, url, question, question_size, fleet->options.call_timeout_ms, &answer, &answer_size, err))
         return NULL;
@@ -70,6 +71,9 @@ static void run_job(struct fleet *fleet, struct node_caller *caller, const struc
     json_t *reply = call(fleet, caller, job, &err);
     if (job->done)
         job->done(job->cookie, reply, &err);
+    else if (reply == NULL && err.kind != ERROR_NODE_UNREACHABLE) /* nobody waits; a node that is away is no news */
+        log_warn("fleet", "node %s refused %s: %s", job->node, json_string_value(json_object_get(job->message, "call")),
+                 err.message);
     json_decref(reply);
 }
 

@@ -5,12 +5,41 @@
 
 #include <pthread.h>
 
+/** node/<name> as it is kept. */
+struct fleet_row {
+    char url[FLEET_URL_BYTES];
+    uint64_t incarnation, numbers; /* numbers: durably spoken for */
+    uint32_t epoch, next_epoch;    /* of its key; next_epoch 0: it is not being re-keyed */
+    bool draining, has_public_key;
+    uint8_t public_key[32];
+    uint64_t revision; /* 0: there is none */
+};
+#define FLEET_ROW_KEY_BYTES (LINK_NODE_BYTES + 8)
+/** "node/<name>". */
+void fleet_row_key(char key[static FLEET_ROW_KEY_BYTES], const char *node);
+/** Reads the row; one that is missing has epoch FLEET_EPOCH and revision 0. ERROR_INTERNAL when it is damaged. */
+bool fleet_row_get(struct fleet_row *row, struct kv *kv, const char *node, struct error *err) MUST_USE;
+bool fleet_row_parse(struct fleet_row *row, const struct kv_value *value) MUST_USE;
+/** Adds it to the change, with the expectation of its revision. */
+void fleet_row_put(struct kv_change *change, const struct fleet_row *row, const char *node);
+
+/** Both directions. */
+struct fleet_keys {
+    struct key to_node, from_node;
+};
+
 struct fleet_node {
     char name[LINK_NODE_BYTES];
     char url[FLEET_URL_BYTES];
     char isolations[FLEET_ISOLATIONS][LINK_NODE_BYTES];
     size_t isolation_count;
-    struct key to_node, from_node;            /* link keys by direction */
+    struct fleet_keys keys;                   /* of `epoch` */
+    uint32_t epoch, next_epoch;               /* as in its row; epoch may be ahead of it until its next heartbeat */
+    bool draining, has_public_key;
+    uint8_t public_key[32];                   /* its launcher's */
+    int64_t clock_off_ms;                     /* of its last heartbeat */
+    uint64_t rekey_sent_ns;                   /* boot clock; 0: not since our start */
+    uint64_t stale_told_ns;                   /* a lower incarnation was told of then; 0: never */
     struct link_window window;                /* of what it sends; knows the highest incarnation */
     uint64_t numbers;                         /* the last number sent to it */
     unsigned waiting;                         /* calls to it in the queue */
@@ -37,7 +66,8 @@ struct fleet_job {
 
 struct fleet {
     struct fleet_options options;
-    struct key master;
+    struct key master, audit_key;
+    char deployment[64]; /* "" none */
     uint64_t first_number;
     int64_t start_ms;              /* wall clock */
     uint64_t start_ns;             /* boot clock */
@@ -57,10 +87,22 @@ struct fleet {
 /** The node of that name; makes it when it is missing and there is room, else NULL. Registry locked. */
 struct fleet_node *fleet_node_of(struct fleet *fleet, const char *name, bool make);
 
+/** Derives the link keys of a node's epoch. */
+void fleet_keys_of(struct fleet_keys *keys, const struct fleet *fleet, const char *node, uint32_t epoch);
+void fleet_keys_done(struct fleet_keys *keys);
+#define AUTO_FLEET_KEYS __attribute__((cleanup(fleet_keys_done))) struct fleet_keys
+/** From now on that epoch is in force; a lower one, or the same, changes nothing. Registry locked. */
+void fleet_node_raise(struct fleet *fleet, struct fleet_node *node, uint32_t epoch);
+/** At boot time `now`. Registry locked. */
+enum fleet_life fleet_node_life(const struct fleet_node *node, uint64_t now) MUST_USE;
+
+/** Sends the node its next key, when it waits for one and has not been told lately, or `now`. */
+void fleet_send_rekey(struct fleet *fleet, const char *node, bool now);
+
 /** What a sealed message to the node needs. False when the node is not known. */
 struct fleet_address {
     struct link_head head;
-    struct key to_node, from_node;
+    struct fleet_keys keys;
     char url[FLEET_URL_BYTES];
 };
 bool fleet_address(struct fleet *fleet, const char *node, struct fleet_address *address) MUST_USE;

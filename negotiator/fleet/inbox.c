@@ -17,43 +17,99 @@ static bool refuse(struct error *err)
     return error_set(err, ERROR_UNAUTHENTICATED, "the node message does not open, or came before");
 }
 
-/* The key of a name, whether or not such a node ever spoke: only a node that enrolled has it. */
-static void key_from(const struct fleet *fleet, const char *node, struct key *from_node)
+/* --- under which key --- */
+
+enum { EPOCHS_AHEAD = 8, AHEAD_MAX_BYTES = 256 * 1024 };
+
+/* What may be tried for a name: a key of an epoch from `first` to `last`. */
+struct candidates {
+    uint32_t first, last;
+};
+
+/* The key in force, and the next one while the node is being re-keyed. A node that was not heard of since our start may
+ * be ahead of us: the ledger was put back from an older copy. It got its key from us, so a higher one than ours is no
+ * worse. A name that never spoke is tried too: only a node that enrolled has its key. */
+static struct candidates candidates_of(struct fleet *fleet, const char *name, size_t size)
 {
-    AUTO_KEY key;
-    key_node(&key, &fleet->master, node, FLEET_EPOCH);
-    key_link(from_node, &key, "sandboxd");
+    struct candidates may = {.first = FLEET_EPOCH, .last = FLEET_EPOCH};
+    pthread_mutex_lock(&fleet->registry_lock);
+    const struct fleet_node *node = fleet_node_of(fleet, name, false);
+    bool heard = node && node->heard;
+    if (node)
+        may = (struct candidates){node->epoch, node->next_epoch ? node->next_epoch : node->epoch};
+    pthread_mutex_unlock(&fleet->registry_lock);
+    if (!heard && size <= AHEAD_MAX_BYTES && may.last < UINT32_MAX - EPOCHS_AHEAD)
+        may.last += EPOCHS_AHEAD;
+    return may;
 }
 
-static bool accept(struct fleet *fleet, const struct link_head *head, struct error *err)
+static json_t *open_message(struct fleet *fleet, const void *bytes, size_t size, struct link_head *head,
+                            uint32_t *epoch)
 {
+    struct candidates may = candidates_of(fleet, head->node, size);
+    json_t *json = NULL;
+    for (*epoch = may.first; json == NULL; (*epoch)++) {
+        AUTO_FLEET_KEYS keys;
+        fleet_keys_of(&keys, fleet, head->node, *epoch);
+        json = link_open(keys.from_node.bytes, bytes, size, head, NULL);
+        if (json || *epoch == may.last)
+            break;
+    }
+    return json;
+}
+
+/* Told once a minute: the same old message can be sent to us as often as somebody likes. Registry locked. */
+static bool tell_stale(struct fleet_node *node, uint64_t now)
+{
+    static const uint64_t MINUTE_NS = 60000000000;
+    if (node->stale_told_ns && now - node->stale_told_ns < MINUTE_NS)
+        return false;
+    node->stale_told_ns = now;
+    return true;
+}
+
+static bool accept(struct fleet *fleet, struct fleet_message *message, struct error *err)
+{
+    const struct link_head *head = &message->head;
     struct error why = {0};
+    uint64_t now = fleet->options.boot_ns(), seen = 0;
+    bool accepted = false;
     pthread_mutex_lock(&fleet->registry_lock);
     struct fleet_node *node = fleet_node_of(fleet, head->node, true);
-    bool accepted = node && link_window_accept(&node->window, head, &why);
+    if (node) {
+        seen = node->window.incarnation;
+        accepted = link_window_accept(&node->window, head, &why);
+        if (accepted)
+            fleet_node_raise(fleet, node, message->epoch);
+        message->stale = head->incarnation < seen && tell_stale(node, now);
+    }
     pthread_mutex_unlock(&fleet->registry_lock);
     if (node == NULL)
         return error_set(err, ERROR_NO_CAPACITY, "more than %d nodes", FLEET_NODES_MAX);
+    if (head->incarnation < seen)
+        return error_set(err, ERROR_UNAUTHENTICATED,
+                         "node %s spoke as incarnation %" PRIu64 ", it was %" PRIu64
+                         " before: an old message, or a copy of its state folder",
+                         head->node, head->incarnation, seen);
     return accepted || error_set(err, ERROR_UNAUTHENTICATED, "%s", why.message);
 }
 
 bool fleet_open(struct fleet *fleet, const void *bytes, size_t size, struct fleet_message *message, struct error *err)
 {
-    struct link_head head;
-    AUTO_KEY key;
-    if (!link_peek(bytes, size, &head, NULL) || head.in_reply_to != 0)
+    struct fleet_message opened = {.json = NULL};
+    if (!link_peek(bytes, size, &opened.head, NULL) || opened.head.in_reply_to != 0)
         return refuse(err);
-    key_from(fleet, head.node, &key);
-    json_t *json = link_open(key.bytes, bytes, size, &head, NULL);
-    if (json == NULL)
+    opened.json = open_message(fleet, bytes, size, &opened.head, &opened.epoch);
+    if (opened.json == NULL)
         return refuse(err);
-    if (!accept(fleet, &head, err)) {
-        json_decref(json);
+    if (!accept(fleet, &opened, err)) {
+        json_decref(TAKE(opened.json));
+        *message = opened;
         return false;
     }
-    *message = (struct fleet_message){.head = head, .json = json};
-    const json_t *time = json_object_get(json, "time");
-    int64_t off = json_integer_value(time) - fleet->options.wall_ms();
+    const json_t *time = json_object_get(opened.json, "time");
+    int64_t off = opened.clock_off_ms = json_integer_value(time) - fleet->options.wall_ms();
+    *message = opened;
     /* A start forgets which numbers came; a message that is older than it may be a second time. Later its age tells. */
     bool is_new = fleet->options.boot_ns() - fleet->start_ns < FLEET_SKEW_MS * UINT64_C(1000000);
     if (is_new && json_is_integer(time) && json_integer_value(time) < fleet->start_ms)
@@ -63,6 +119,8 @@ bool fleet_open(struct fleet *fleet, const void *bytes, size_t size, struct flee
                          FLEET_SKEW_MS);
     return true;
 }
+
+/* --- heartbeats --- */
 
 /* "http://host:port", "https://host/prefix": it is told to clients, and called. */
 static bool is_url(const char *url)
@@ -119,5 +177,5 @@ bool fleet_seal_reply(struct fleet *fleet, const struct fleet_message *message, 
         return error_set(err, ERROR_INTERNAL, "node %s is not in the registry", message->head.node);
     address.head.incarnation = message->head.incarnation;
     address.head.in_reply_to = message->head.number;
-    return link_seal(address.to_node.bytes, &address.head, reply, bytes, size, err);
+    return link_seal(address.keys.to_node.bytes, &address.head, reply, bytes, size, err);
 }

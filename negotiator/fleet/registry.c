@@ -12,6 +12,8 @@ struct fleet *fleet_start(const struct fleet_options *options, struct error *err
     fleet->options = *options;
     fleet->master = *options->master;
     fleet->options.master = &fleet->master;
+    fleet->options.deployment = fleet->deployment;
+    key_derive(&fleet->audit_key, &fleet->master, "parley/audit/1");
     /* Wall time, so that no number of before a restart comes again: 2^20 messages a millisecond are never sent. Should
      * the clock have been set back meanwhile, the nodes' rows say more (fleet_load). */
     fleet->start_ms = options->wall_ms();
@@ -21,6 +23,10 @@ struct fleet *fleet_start(const struct fleet_options *options, struct error *err
     pthread_mutex_init(&fleet->registry_lock, NULL);
     pthread_mutex_init(&fleet->queue_lock, NULL);
     pthread_cond_init(&fleet->queued, NULL);
+    if (options->deployment && !text_copy(fleet->deployment, sizeof fleet->deployment, options->deployment)) {
+        error_set(err, ERROR_INVALID, "the deployment's id is too long");
+        return NULL;
+    }
     return calls_start(fleet, err) ? TAKE(fleet) : NULL;
 }
 
@@ -35,16 +41,40 @@ void fleet_free(struct fleet *fleet)
         return;
     calls_stop(fleet);
     for (size_t i = 0; i < fleet->node_count; i++) {
-        key_done(&fleet->nodes[i]->to_node);
-        key_done(&fleet->nodes[i]->from_node);
+        fleet_keys_done(&fleet->nodes[i]->keys);
         free(fleet->nodes[i]);
     }
     free(fleet->nodes);
     key_done(&fleet->master);
+    key_done(&fleet->audit_key);
     pthread_cond_destroy(&fleet->queued);
     pthread_mutex_destroy(&fleet->queue_lock);
     pthread_mutex_destroy(&fleet->registry_lock);
     free(fleet);
+}
+
+void fleet_keys_of(struct fleet_keys *keys, const struct fleet *fleet, const char *node, uint32_t epoch)
+{
+    AUTO_KEY key;
+    key_node(&key, &fleet->master, node, epoch);
+    key_link(&keys->to_node, &key, "negotiator");
+    key_link(&keys->from_node, &key, "sandboxd");
+}
+
+void fleet_keys_done(struct fleet_keys *keys)
+{
+    key_done(&keys->to_node);
+    key_done(&keys->from_node);
+}
+
+void fleet_node_raise(struct fleet *fleet, struct fleet_node *node, uint32_t epoch)
+{
+    if (epoch <= node->epoch)
+        return;
+    node->epoch = epoch;
+    if (node->next_epoch <= epoch)
+        node->next_epoch = 0;
+    fleet_keys_of(&node->keys, fleet, node->name, epoch);
 }
 
 struct fleet_node *fleet_node_of(struct fleet *fleet, const char *name, bool make)
@@ -61,10 +91,9 @@ struct fleet_node *fleet_node_of(struct fleet *fleet, const char *name, bool mak
         free(node);
         return NULL;
     }
-    AUTO_KEY key;
-    key_node(&key, &fleet->master, name, FLEET_EPOCH);
-    key_link(&node->to_node, &key, "negotiator");
-    key_link(&node->from_node, &key, "sandboxd");
+    node->epoch = FLEET_EPOCH;
+    fleet_keys_of(&node->keys, fleet, name, node->epoch);
+    node->seen_ns = fleet->options.boot_ns();
     node->numbers = fleet->first_number;
     fleet->nodes = memory_resize(fleet->nodes, (fleet->node_count + 1) * sizeof *fleet->nodes);
     fleet->nodes[fleet->node_count++] = node;
@@ -76,7 +105,7 @@ bool fleet_address(struct fleet *fleet, const char *name, struct fleet_address *
     pthread_mutex_lock(&fleet->registry_lock);
     struct fleet_node *node = fleet_node_of(fleet, name, false);
     if (node) {
-        *address = (struct fleet_address){.to_node = node->to_node, .from_node = node->from_node};
+        *address = (struct fleet_address){.keys = node->keys};
         memcpy(address->head.node, node->name, sizeof address->head.node);
         memcpy(address->url, node->url, sizeof address->url);
         address->head.incarnation = node->window.incarnation;
@@ -88,8 +117,7 @@ bool fleet_address(struct fleet *fleet, const char *name, struct fleet_address *
 
 void fleet_address_done(struct fleet_address *address)
 {
-    key_done(&address->to_node);
-    key_done(&address->from_node);
+    fleet_keys_done(&address->keys);
 }
 
 /* --- the store --- */
@@ -102,20 +130,21 @@ struct loading {
 static bool load_node(void *cookie, const char *key, const struct kv_value *value)
 {
     struct loading *loading = cookie;
-    json_t *row = json_loadb(value->data, value->size, 0, NULL);
-    json_int_t incarnation = 0, numbers = 0;
-    const char *url = NULL;
-    bool read =
-        row && json_unpack(row, "{s:I, s:s, s?I}", "incarnation", &incarnation, "url", &url, "numbers", &numbers) == 0;
+    struct fleet_row row;
+    bool read = fleet_row_parse(&row, value);
     struct fleet_node *node = read ? fleet_node_of(loading->fleet, key + strlen(NODES_PREFIX), true) : NULL;
-    if (node && text_copy(node->url, sizeof node->url, url)) {
-        node->window.incarnation = (uint64_t)incarnation;
-        node->numbers = (uint64_t)numbers > node->numbers ? (uint64_t)numbers : node->numbers;
-        node->seen_ns = loading->fleet->options.boot_ns();
+    if (node) {
+        memcpy(node->url, row.url, sizeof node->url);
+        node->window.incarnation = row.incarnation;
+        node->numbers = row.numbers > node->numbers ? row.numbers : node->numbers;
+        fleet_node_raise(loading->fleet, node, row.epoch);
+        node->next_epoch = row.next_epoch;
+        node->draining = row.draining;
+        node->has_public_key = row.has_public_key;
+        memcpy(node->public_key, row.public_key, sizeof node->public_key);
     } else {
         loading->damaged = true;
     }
-    json_decref(row);
     return !loading->damaged;
 }
 
@@ -131,8 +160,9 @@ bool fleet_load(struct fleet *fleet, struct kv *kv, struct error *err)
     return read;
 }
 
-/* Two loops may have taken two heartbeats in one order and queued them in the other. *numbers gets the last number. */
-static bool begin_rule(struct fleet *fleet, const struct link_head *head, uint64_t *numbers, struct error *err)
+/* Two loops may have taken two heartbeats in one order and queued them in the other. *now gets what is to be durable.
+ */
+static bool begin_rule(struct fleet *fleet, const struct link_head *head, struct fleet_row *now, struct error *err)
 {
     pthread_mutex_lock(&fleet->registry_lock);
     struct fleet_node *node = fleet_node_of(fleet, head->node, false);
@@ -141,133 +171,35 @@ static bool begin_rule(struct fleet *fleet, const struct link_head *head, uint64
     if (!is_late) {
         node->ruled_incarnation = head->incarnation;
         node->ruled_number = head->number;
-        *numbers = node->numbers;
+        *now = (struct fleet_row){.numbers = node->numbers, .epoch = node->epoch};
     }
     pthread_mutex_unlock(&fleet->registry_lock);
     return !is_late || error_set(err, ERROR_CONFLICT, "a later heartbeat came first");
 }
 
-/* How far the numbers are spoken for, as the row is to say it. */
-static uint64_t ceiling_of(const struct kv_value *row, uint64_t numbers)
-{
-    json_t *json = row->data ? json_loadb(row->data, row->size, 0, NULL) : NULL;
-    uint64_t ceiling = (uint64_t)json_integer_value(json_object_get(json, "numbers"));
-    json_decref(json);
-    return ceiling < numbers + NUMBERS_AHEAD ? numbers + NUMBERS_STEP : ceiling;
-}
-
 enum kv_outcome fleet_heartbeat_rule(struct fleet *fleet, struct kv *kv, const struct fleet_message *message,
                                      struct error *err)
 {
-    uint64_t numbers = 0;
-    if (!begin_rule(fleet, &message->head, &numbers, err))
+    struct fleet_row now = {.epoch = 0}, row;
+    const char *name = message->head.node;
+    if (!begin_rule(fleet, &message->head, &now, err) || !fleet_row_get(&row, kv, name, err))
         return KV_FAILED;
-    char key[sizeof NODES_PREFIX + LINK_NODE_BYTES];
-    if (!text_format(key, sizeof key, NODES_PREFIX "%s", message->head.node)) {
-        error_set(err, ERROR_INTERNAL, "a node's name does not fit");
-        return KV_FAILED;
-    }
-    AUTO_KV_VALUE value = {0};
-    if (!kv_get(kv, key, &value, err))
-        return KV_FAILED;
-    json_t *row = json_pack("{s:I, s:s, s:i, s:I}", "incarnation", (json_int_t)message->head.incarnation, "url",
-                            message->url, "epoch", FLEET_EPOCH, "numbers", (json_int_t)ceiling_of(&value, numbers));
-    AUTO_FREE char *text = json_dumps(row, JSON_COMPACT);
-    json_decref(row);
-    if (text_equal(text, value.data))
+    struct fleet_row before = row;
+    row.incarnation = message->head.incarnation;
+    memcpy(row.url, message->url, sizeof row.url);
+    /* How far the numbers are spoken for: not a write a message. */
+    if (row.numbers < now.numbers + NUMBERS_AHEAD)
+        row.numbers = now.numbers + NUMBERS_STEP;
+    row.epoch = now.epoch > row.epoch ? now.epoch : row.epoch;
+    if (row.next_epoch <= row.epoch)
+        row.next_epoch = 0;
+    bool same = row.revision > 0 && row.incarnation == before.incarnation && strcmp(row.url, before.url) == 0 &&
+                row.numbers == before.numbers && row.epoch == before.epoch && row.next_epoch == before.next_epoch;
+    if (same)
         return KV_APPLIED;
     AUTO(kv_change) *change = kv_change_new();
-    kv_change_expect(change, key, value.revision);
-    kv_change_put(change, key, text, strlen(text));
+    fleet_row_put(change, &row, name);
     return kv_apply(kv, change, err);
-}
-
-/* --- life and place --- */
-
-static enum fleet_life life_of(const struct fleet_node *node, uint64_t now)
-{
-    uint64_t silent = now > node->seen_ns ? now - node->seen_ns : 0;
-    if (node->heard && silent < FLEET_ALIVE_NS)
-        return FLEET_ALIVE;
-    return silent < FLEET_LOST_NS ? FLEET_SUSPECT : FLEET_LOST;
-}
-
-enum fleet_life fleet_find(struct fleet *fleet, const char *name, char url[static FLEET_URL_BYTES])
-{
-    uint64_t now = fleet->options.boot_ns();
-    url[0] = '\0';
-    pthread_mutex_lock(&fleet->registry_lock);
-    const struct fleet_node *node = fleet_node_of(fleet, name, false);
-    enum fleet_life life = node ? life_of(node, now) : FLEET_UNKNOWN;
-    if (node)
-        memcpy(url, node->url, sizeof node->url);
-    pthread_mutex_unlock(&fleet->registry_lock);
-    return life;
-}
-
-size_t fleet_alive(struct fleet *fleet)
-{
-    uint64_t now = fleet->options.boot_ns();
-    size_t alive = 0;
-    pthread_mutex_lock(&fleet->registry_lock);
-    for (size_t i = 0; i < fleet->node_count; i++)
-        alive += life_of(fleet->nodes[i], now) == FLEET_ALIVE;
-    pthread_mutex_unlock(&fleet->registry_lock);
-    return alive;
-}
-
-static bool offers(const struct fleet_node *node, const char *isolation)
-{
-    bool found = strcmp(isolation, "auto") == 0;
-    for (size_t i = 0; i < node->isolation_count; i++)
-        found = found || strcmp(node->isolations[i], isolation) == 0;
-    return found;
-}
-
-struct choice {
-    struct fleet_node *best;
-    bool any_alive, any_suitable;
-};
-
-static int64_t load_of(const struct fleet_node *node)
-{
-    return node->used + node->placed;
-}
-
-static void consider(struct choice *choice, struct fleet_node *node, const char *isolation)
-{
-    choice->any_alive = true;
-    if (!offers(node, isolation))
-        return;
-    choice->any_suitable = true;
-    if (load_of(node) < node->slots && node->waiting < FLEET_WAITING_MAX &&
-        (choice->best == NULL || load_of(node) < load_of(choice->best)))
-        choice->best = node;
-}
-
-bool fleet_place(struct fleet *fleet, const char *isolation, char to[static LINK_NODE_BYTES], uint32_t *epoch,
-                 struct error *err)
-{
-    uint64_t now = fleet->options.boot_ns();
-    struct choice choice = {.best = NULL};
-    pthread_mutex_lock(&fleet->registry_lock);
-    for (size_t i = 0; i < fleet->node_count; i++) {
-        if (life_of(fleet->nodes[i], now) == FLEET_ALIVE)
-            consider(&choice, fleet->nodes[i], isolation);
-    }
-    if (choice.best) {
-        choice.best->placed++;
-        memcpy(to, choice.best->name, LINK_NODE_BYTES);
-        *epoch = FLEET_EPOCH;
-    }
-    pthread_mutex_unlock(&fleet->registry_lock);
-    if (choice.best)
-        return true;
-    if (!choice.any_alive)
-        return error_set(err, ERROR_NODE_UNREACHABLE, "no node is alive; is parley-sandboxd running?");
-    if (!choice.any_suitable)
-        return error_set(err, ERROR_INVALID, "no node offers isolation %s", isolation);
-    return error_set(err, ERROR_NO_CAPACITY, "every node is full, or has too many calls waiting");
 }
 
 unsigned fleet_count_waiting(struct fleet *fleet, const char *name, int by)
@@ -281,6 +213,15 @@ unsigned fleet_count_waiting(struct fleet *fleet, const char *name, int by)
     }
     pthread_mutex_unlock(&fleet->registry_lock);
     return before;
+}
+
+uint32_t fleet_epoch(struct fleet *fleet, const char *name)
+{
+    pthread_mutex_lock(&fleet->registry_lock);
+    const struct fleet_node *node = fleet_node_of(fleet, name, false);
+    uint32_t epoch = node ? node->epoch : FLEET_EPOCH;
+    pthread_mutex_unlock(&fleet->registry_lock);
+    return epoch;
 }
 
 uint64_t fleet_incarnation(struct fleet *fleet, const char *name)
@@ -317,10 +258,14 @@ bool fleet_heartbeat_seen(struct fleet *fleet, struct fleet_message *message, st
         node->slots = message->slots;
         node->used = message->used;
         node->placed = 0;
+        node->clock_off_ms = message->clock_off_ms;
         memcpy(node->url, message->url, sizeof node->url);
         memcpy(node->isolations, message->isolations, sizeof node->isolations);
         node->isolation_count = message->isolation_count;
     }
     pthread_mutex_unlock(&fleet->registry_lock);
-    return taken || error_set(err, ERROR_CONFLICT, "a later heartbeat came first");
+    if (!taken)
+        return error_set(err, ERROR_CONFLICT, "a later heartbeat came first");
+    fleet_send_rekey(fleet, message->head.node, false);
+    return true;
 }
