@@ -103,6 +103,7 @@ static bool start_planes(struct service *service, struct error *err)
 {
     const struct settings *settings = &service->settings;
     service->fleet = fleet_start(&(struct fleet_options){.master = &service->deployment.master,
+                                                         .deployment = service->deployment.id,
                                                          .workers = (unsigned)settings->node_calls,
                                                          .call_timeout_ms = (unsigned)settings->call_timeout * 1000,
                                                          .wall_ms = clock_wall_ms,
@@ -125,12 +126,13 @@ static bool start_planes(struct service *service, struct error *err)
                    .max_lifetime_s = settings->lease_lifetime,
                    .max_lifetime_max_s = settings->max_lifetime,
                    .resources = {settings->cpu_milli, settings->memory_mb, settings->disk_mb, settings->pids}},
+        .audit_keep_days = settings->audit_keep_days,
         .wall_ms = clock_wall_ms});
     service->plane = (struct plane){.leasing = service->leasing,
                                     .fleet = service->fleet,
                                     .ledger = service->ledger,
                                     .principals = service->principals};
-    return true;
+    return leasing_start(service->leasing, err);
 }
 
 static bool start_server(struct service *service, struct error *err)

@@ -29,14 +29,16 @@ static const struct config_row ROWS[] = {
     {"pids", CONFIG_NUMBER, FIELD(pids), "256", 16, 1000000, "processes and threads, default of a sandbox"},
     {"node_calls", CONFIG_NUMBER, FIELD(node_calls), "16", 1, 64, "calls to nodes at once, half of them to one"},
     {"call_timeout", CONFIG_NUMBER, FIELD(call_timeout), "15", 1, 300, "s, of one call to a node"},
+    {"audit_keep_days", CONFIG_NUMBER, FIELD(audit_keep_days), "90", 0, 36500,
+     "days an audit record is kept at least, 0: for ever"},
 };
 
 enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
 
 /* sandboxd's keys in the same STATE/config.json. */
-static const char *const FOREIGN[] = {"listen_host", "sandboxd_port", "init",          "advertise_url",
-                                      "slots_max",   "cpu_milli_max", "memory_mb_max", "disk_mb_max",
-                                      "pids_max",    "front_user",    "front_uid",     NULL};
+static const char *const FOREIGN[] = {
+    "listen_host", "sandboxd_port", "init",       "advertise_url", "slots_max",  "cpu_milli_max",  "memory_mb_max",
+    "disk_mb_max", "pids_max",      "front_user", "front_uid",     "audit_sync", "audit_spool_mb", "audit_argv", NULL};
 
 bool settings_load(struct settings *settings, int argc, char *const argv[], struct error *err)
 {

@@ -24,6 +24,7 @@ struct settings {
     int64_t cpu_milli, memory_mb, disk_mb, pids; /* defaults of sandboxes */
     int64_t node_calls;                          /* threads that call nodes */
     int64_t call_timeout;                        /* s, of one such call */
+    int64_t audit_keep_days;                     /* of audit records; 0: for ever */
 };
 
 /** Reads all sources; `argv` is without the program's name. ERROR_INVALID names the key and what is allowed. */

@@ -15,40 +15,25 @@ struct housekeeping {
     struct loop_timer *timer;
 };
 
-/* One round on the ledger thread. */
-struct round {
-    struct leasing_sweep sweep;
-    unsigned percent;
-};
-
-static enum kv_outcome round_rule(struct kv *kv, void *argument, struct error *err)
+static enum kv_outcome usage_rule(struct kv *kv, void *argument, struct error *err)
 {
-    struct round *round = argument;
-    if (!kv_usage(kv, &round->percent, err))
-        return KV_FAILED;
-    return leasing_sweep_rule(kv, &round->sweep, err);
+    return kv_usage(kv, argument, err) ? KV_APPLIED : KV_FAILED;
 }
 
-static void round_done(void *argument, const struct error *err)
+static void usage_done(void *argument, const struct error *err)
 {
-    struct round *round = argument;
-    if (err->kind == ERROR_NONE)
-        leasing_sweep_act(&round->sweep);
-    else
-        log_error("negotiator", "housekeeping: %s", err->message);
-    if (round->percent >= HOUSEKEEPING_WARN_PERCENT)
+    AUTO_FREE unsigned *percent = argument;
+    if (err->kind != ERROR_NONE)
+        log_error("negotiator", "how full the ledger is cannot be told: %s", err->message);
+    else if (*percent >= HOUSEKEEPING_WARN_PERCENT)
         log_warn("negotiator", "the ledger has taken %u %% of map_mb; start with a larger one before it is full",
-                 round->percent);
-    leasing_sweep_done(&round->sweep);
-    free(round);
+                 *percent);
 }
 
 static void on_timer(void *cookie)
 {
     struct housekeeping *housekeeping = cookie;
-    struct round *round = memory_new(sizeof *round);
-    round->sweep.leasing = housekeeping->plane->leasing;
-    ledger_submit(housekeeping->plane->ledger, round_rule, round_done, round);
+    ledger_submit(housekeeping->plane->ledger, usage_rule, usage_done, memory_new(sizeof(unsigned)));
     housekeeping->timer = loop_timer_start(housekeeping->loop, clock_boot_ns() + HOUSEKEEPING_EVERY_S * SECOND_NS,
                                            on_timer, housekeeping);
 }

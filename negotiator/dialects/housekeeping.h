@@ -1,4 +1,4 @@
-/** housekeeping.h - what is done every half minute, whoever asks and whatever is heard. Private to this folder. */
+/** housekeeping.h - how full the ledger is, looked at every half minute. Private to this folder. */
 #pragma once
 
 #define HOUSEKEEPING_EVERY_S      30

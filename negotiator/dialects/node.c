@@ -1,9 +1,11 @@
 /* node.c - what nodes send (shared/node_protocol/DESIGN.md): sealed messages, answered sealed, once they are durable.
  */
 #include "negotiator/dialects/plane.h"
+#include "negotiator/leasing/intake.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
+#include "shared/base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +25,22 @@ static void beat_free(struct beat *beat)
     leasing_report_done(&beat->report);
     fleet_message_done(&beat->message);
     free(beat);
+}
+
+/* One shipment of audit records, likewise. */
+struct shipment {
+    struct plane *plane;
+    struct loop *loop;
+    uint64_t request;
+    struct fleet_message message;
+    struct intake intake;
+    struct error err;
+};
+
+static void shipment_free(struct shipment *shipment)
+{
+    fleet_message_done(&shipment->message);
+    free(shipment);
 }
 
 /* Takes `answer`. */
@@ -46,16 +64,26 @@ static void refuse_sealed(struct http_request *request, const struct fleet_messa
                  json_pack("{s:{s:s, s:s}}", "error", "code", error_code(err->kind), "message", err->message));
 }
 
-static void deliver(void *cookie)
+/* --- heartbeats --- */
+
+static json_t *beat_answer(struct beat *beat)
+{
+    struct leasing_report *report = &beat->report;
+    json_t *answer = json_pack("{s:b, s:O, s:I, s:b}", "ok", 1, "ended_known", report->ended_known, "time",
+                               (json_int_t)clock_wall_ms(), "full_wanted", report->full_wanted);
+    if (report->marks)
+        json_object_set_new(answer, "marks", TAKE(report->marks));
+    return answer;
+}
+
+static void deliver_beat(void *cookie)
 {
     struct beat *beat = cookie;
     struct http_request *request = http_request_find(beat->loop, beat->request);
     if (request && beat->err.kind != ERROR_NONE)
         refuse_sealed(request, &beat->message, &beat->err);
     else if (request)
-        reply_sealed(request, &beat->message,
-                     json_pack("{s:b, s:O, s:I}", "ok", 1, "ended_known", beat->report.ended_known, "time",
-                               (json_int_t)clock_wall_ms()));
+        reply_sealed(request, &beat->message, beat_answer(beat));
     beat_free(beat);
 }
 
@@ -66,31 +94,19 @@ static enum kv_outcome beat_rule(struct kv *kv, void *argument, struct error *er
     return outcome == KV_APPLIED ? leasing_report_rule(kv, &beat->report, err) : outcome;
 }
 
-static void log_beat(const struct beat *beat)
-{
-    size_t i;
-    json_t *id;
-    if (beat->message.previous_seen_ms == 0)
-        log_info("fleet", "node %s is here, url=%s incarnation=%llu slots=%lld", beat->message.head.node,
-                 beat->message.url, (unsigned long long)beat->message.head.incarnation, (long long)beat->message.slots);
-    if (beat->message.previous_seen_ms != 0)
-        return; /* told once an incarnation, not every two seconds */
-    json_array_foreach (beat->report.unknown, i, id)
-        log_warn("fleet", "node %s has a sandbox that is not in the ledger, left alone sandbox=%s",
-                 beat->message.head.node, json_string_value(id));
-}
-
 static void beat_done(void *argument, const struct error *err)
 {
     struct beat *beat = argument;
+    const struct fleet_message *message = &beat->message;
     beat->err = *err;
-    if (err->kind == ERROR_NONE) {
-        log_beat(beat);
+    if (err->kind != ERROR_NONE)
+        log_error("fleet", "a heartbeat of node %s was not recorded: %s", message->head.node, err->message);
+    else
         leasing_report_act(&beat->report);
-    } else {
-        log_error("fleet", "a heartbeat of node %s was not recorded: %s", beat->message.head.node, err->message);
-    }
-    loop_post(beat->loop, deliver, beat);
+    if (err->kind == ERROR_NONE && message->previous_seen_ms == 0) /* told once an incarnation, not every two seconds */
+        log_info("fleet", "node %s is here, url=%s incarnation=%llu slots=%lld", message->head.node, message->url,
+                 (unsigned long long)message->head.incarnation, (long long)message->slots);
+    loop_post(beat->loop, deliver_beat, beat);
 }
 
 static void take_heartbeat(struct http_request *request, struct fleet_message *message)
@@ -105,34 +121,89 @@ static void take_heartbeat(struct http_request *request, struct fleet_message *m
     beat->report.leasing = plane->leasing;
     beat->report.message = beat->message.json;
     beat->report.incarnation = beat->message.head.incarnation;
-    beat->report.previous_seen_ms = beat->message.previous_seen_ms;
     memcpy(beat->report.node, beat->message.head.node, sizeof beat->report.node);
     ledger_submit(plane->ledger, beat_rule, beat_done, beat);
 }
 
-static void take_message(struct http_request *request)
+static bool handle_heartbeat(struct http_request *request, struct fleet_message *message, struct error *err)
+{
+    struct fleet *fleet = plane_of(request)->fleet;
+    if (!fleet_check_heartbeat(fleet, message, err) || !fleet_heartbeat_seen(fleet, message, err))
+        return false;
+    take_heartbeat(request, message);
+    return true;
+}
+
+/* --- audit records --- */
+
+static void deliver_shipment(void *cookie)
+{
+    struct shipment *shipment = cookie;
+    const struct intake *intake = &shipment->intake;
+    struct http_request *request = http_request_find(shipment->loop, shipment->request);
+    if (request && shipment->err.kind != ERROR_NONE)
+        refuse_sealed(request, &shipment->message, &shipment->err);
+    else if (request)
+        reply_sealed(request, &shipment->message,
+                     json_pack("{s:b, s:s, s:I}", "ok", 1, "spool", intake->spool, "upto", (json_int_t)intake->upto));
+    shipment_free(shipment);
+}
+
+static enum kv_outcome ship_rule(struct kv *kv, void *argument, struct error *err)
+{
+    struct shipment *shipment = argument;
+    return intake_rule(kv, &shipment->intake, err);
+}
+
+static void ship_done(void *argument, const struct error *err)
+{
+    struct shipment *shipment = argument;
+    shipment->err = *err;
+    if (err->kind == ERROR_NONE && shipment->intake.refused > 0)
+        log_warn("audit", "node %s sent %llu records about sandboxes that are not its own, refused",
+                 shipment->intake.node, (unsigned long long)shipment->intake.refused);
+    loop_post(shipment->loop, deliver_shipment, shipment);
+}
+
+static bool handle_audit(struct http_request *request, struct fleet_message *message, struct error *err UNUSED)
 {
     struct plane *plane = plane_of(request);
+    struct shipment *shipment = memory_new(sizeof *shipment);
+    shipment->plane = plane;
+    shipment->loop = http_request_loop(request);
+    shipment->request = http_request_number(request);
+    shipment->message = *message;
+    *message = (struct fleet_message){.json = NULL};
+    shipment->intake.leasing = plane->leasing;
+    shipment->intake.message = shipment->message.json;
+    memcpy(shipment->intake.node, shipment->message.head.node, sizeof shipment->intake.node);
+    ledger_submit(plane->ledger, ship_rule, ship_done, shipment);
+    return true;
+}
+
+/* --- the route --- */
+
+/* The handlers take the message's content when they go on. */
+static bool dispatch(struct http_request *request, struct fleet_message *message, struct error *err)
+{
+    const char *call = json_string_value(json_object_get(message->json, "call"));
+    if (text_equal(call, "heartbeat"))
+        return handle_heartbeat(request, message, err);
+    if (text_equal(call, "audit"))
+        return handle_audit(request, message, err);
+    return error_set(err, ERROR_INVALID, "call: heartbeat or audit");
+}
+
+static void take_message(struct http_request *request)
+{
     struct fleet_message message = {.json = NULL};
     struct error err = {0};
     size_t size = 0;
     const char *body = http_request_body(request, &size);
-    const char *call = NULL;
-    if (!fleet_open(plane->fleet, body, size, &message, &err)) {
-        if (message.json)
-            refuse_sealed(request, &message, &err);
-        else
-            http_reply_error(request, &err);
-        fleet_message_done(&message);
-        return;
-    }
-    call = json_string_value(json_object_get(message.json, "call"));
-    if (call == NULL || strcmp(call, "heartbeat") != 0)
-        error_set(&err, ERROR_INVALID, "no such call");
-    if (err.kind == ERROR_NONE && fleet_check_heartbeat(plane->fleet, &message, &err) &&
-        fleet_heartbeat_seen(plane->fleet, &message, &err))
-        take_heartbeat(request, &message);
-    else
+    bool opened = fleet_open(plane_of(request)->fleet, body, size, &message, &err);
+    if (!opened && message.json == NULL)
+        plane_refuse_node(request, &message, &err);
+    else if (!opened || !dispatch(request, &message, &err))
         refuse_sealed(request, &message, &err);
     fleet_message_done(&message);
 }

@@ -1,5 +1,6 @@
 #include "negotiator/dialects/plane.h"
 
+#include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -16,7 +17,13 @@ struct plane *plane_of(const struct http_request *request)
 /* By the names that the rules use. */
 static const char *action_of(const struct http_request *request)
 {
-    const char *method = http_request_method(request);
+    const char *method = http_request_method(request), *path = http_request_path(request);
+    if (text_starts_with(path, "/revocations"))
+        return text_equal(method, "POST") ? "revoke" : "read";
+    if (text_equal(strrchr(path, '/'), "/refresh"))
+        return "refresh";
+    if (text_starts_with(http_request_path(request), "/nodes"))
+        return text_equal(method, "POST") ? "node.change" : "read";
     bool of_thread = http_request_parameter(request, "thread_id") != NULL;
     if (text_equal(method, "DELETE"))
         return of_thread ? "release" : "sandbox.delete";
@@ -46,18 +53,32 @@ void plane_refuse(struct http_request *request, const struct error *err)
     http_reply_error(request, err);
 }
 
+void plane_refuse_node(struct http_request *request, const struct fleet_message *message, const struct error *err)
+{
+    struct caller caller = {.owner = ""};
+    if (message->stale && plane_holder(request, &caller, NULL)) {
+        const struct leasing_refusal refusal = {.caller = &caller, .action = "node.message", .err = err};
+        log_warn("fleet", "%s remote=%s", err->message, caller.remote);
+        leasing_refused(plane_of(request)->leasing, &refusal);
+    }
+    http_reply_error(request, err);
+}
+
 bool plane_authorize(struct http_request *request, const struct http_route *route, struct error *err)
 {
     if (route->needs == NULL)
         return true;
     struct principal principal;
     const char *credential = http_request_credential(request);
+    bool is_for_holders = strcmp(route->needs, PLANE_HOLDER) == 0;
+    if (is_for_holders && !principal_is_api_key(credential))
+        return true;
     if (!principal_table_find(plane_of(request)->principals, credential ? credential : "", &principal, err)) {
         leasing_stranger(plane_of(request)->leasing, http_request_remote(request));
         return false;
     }
-    enum role needed = ROLE_ADMIN; /* what is no role is for nobody else */
-    if (!role_parse(route->needs, &needed))
+    enum role needed = is_for_holders ? ROLE_VIEWER : ROLE_ADMIN; /* what is no role is for nobody else */
+    if (!is_for_holders && !role_parse(route->needs, &needed))
         needed = ROLE_ADMIN;
     if (principal.role < needed) {
         error_set(err, ERROR_FORBIDDEN, "this needs role %s; the key has role %s", role_name(needed),
@@ -69,6 +90,13 @@ bool plane_authorize(struct http_request *request, const struct http_route *rout
     return true;
 }
 
+bool plane_holder(const struct http_request *request, struct caller *caller, struct error *err)
+{
+    return (text_copy(caller->remote, sizeof caller->remote, http_request_remote(request)) &&
+            text_copy(caller->request_id, sizeof caller->request_id, http_request_id(request))) ||
+           error_set(err, ERROR_INVALID, "the request's id or address is too long");
+}
+
 bool plane_caller(const struct http_request *request, struct caller *caller, struct error *err)
 {
     const struct principal *principal = http_request_identity(request);
@@ -78,10 +106,7 @@ bool plane_caller(const struct http_request *request, struct caller *caller, str
     if (owner && (!principal_is_name(owner) || !text_copy(caller->owner, sizeof caller->owner, owner)))
         return error_set(err, ERROR_INVALID, "principal must be 1 to %d of A-Za-z0-9._@:+-", PRINCIPAL_BYTES - 1);
     caller->principal = *principal;
-    if (!text_copy(caller->remote, sizeof caller->remote, http_request_remote(request)) ||
-        !text_copy(caller->request_id, sizeof caller->request_id, http_request_id(request)))
-        return error_set(err, ERROR_INVALID, "the request's id or address is too long");
-    return true;
+    return plane_holder(request, caller, err);
 }
 
 /* --- leasing's nodes are the fleet --- */
@@ -114,10 +139,19 @@ static uint64_t incarnation(void *context, const char *node)
     return fleet_incarnation(context, node);
 }
 
+static uint32_t key_epoch(void *context, const char *node)
+{
+    return fleet_epoch(context, node);
+}
+
 struct leasing_nodes plane_nodes(struct fleet *fleet)
 {
-    return (struct leasing_nodes){
-        .context = fleet, .place = place, .find = find, .call = call, .incarnation = incarnation};
+    return (struct leasing_nodes){.context = fleet,
+                                  .place = place,
+                                  .find = find,
+                                  .call = call,
+                                  .incarnation = incarnation,
+                                  .key_epoch = key_epoch};
 }
 
 /* --- the table --- */

@@ -6,6 +6,8 @@
 #include "negotiator/leasing/leasing.h"
 #include "shared/http/server.h"
 
+#include <stdatomic.h>
+
 #define PLANE_BODY_BYTES (1024 * 1024) /* of any request here: none is ever spooled to a file */
 
 struct plane {
@@ -14,16 +16,24 @@ struct plane {
     struct ledger *ledger;
     struct principal_table *principals;
     struct housekeeping *housekeeping; /* of the first loop; NULL elsewhere and before */
+    atomic_bool proving;               /* a proof of the audit runs: one at a time */
 };
 
 /** http_server_context of the request. */
 struct plane *plane_of(const struct http_request *request) MUST_USE;
+
+/** A route's `needs` that an API key meets whatever its role, and that lets through who shows none: the handler then
+ *  asks for a capability. */
+#define PLANE_HOLDER "holder"
 
 /** The server's hook: API keys, and the role that the route needs. */
 bool plane_authorize(struct http_request *request, const struct http_route *route, struct error *err) MUST_USE;
 
 /** Ends the request with an error, recorded: for what changes things and is refused before the rules are asked. */
 void plane_refuse(struct http_request *request, const struct error *err);
+
+/** Ends a request whose node message did not open; one of a lower incarnation is recorded. */
+void plane_refuse_node(struct http_request *request, const struct fleet_message *message, const struct error *err);
 
 /** The server's hooks: while the first loop runs, what has to be done from time to time is (housekeeping.c). `context`
  *  is the plane. */
@@ -32,6 +42,9 @@ void plane_loop_ending(struct loop *loop, void *context);
 
 /** What the rules ask of the nodes, answered by `fleet`. */
 struct leasing_nodes plane_nodes(struct fleet *fleet) MUST_USE;
+
+/** Who asks without an API key, on a route for holders: remote and request id alone. ERROR_INVALID. */
+bool plane_holder(const struct http_request *request, struct caller *caller, struct error *err) MUST_USE;
 
 /** Who asks, and with ?principal= on whose behalf. ERROR_INVALID. */
 bool plane_caller(const struct http_request *request, struct caller *caller, struct error *err) MUST_USE;

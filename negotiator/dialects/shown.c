@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { HEARTBEAT_EVERY_S = 60 };
+enum { HEARTBEAT_EVERY_S = 60, HEARTBEATS_AN_IDLE_TIMEOUT = 3 };
 
 json_t *shown_time(int64_t wall_ms)
 {
@@ -29,11 +29,18 @@ json_t *shown_endpoints(const char *url, const char *sandbox_id, const char *tok
     return endpoints;
 }
 
+/* So that two may be lost of a short one. */
+static int64_t heartbeat_every(const struct lease *lease)
+{
+    int64_t every = lease->idle_timeout_s / HEARTBEATS_AN_IDLE_TIMEOUT;
+    return every < 1 ? 1 : every < HEARTBEAT_EVERY_S ? every : HEARTBEAT_EVERY_S;
+}
+
 json_t *shown_lease(const struct lease *lease)
 {
-    return json_pack("{s:s, s:s, s:o, s:I, s:o, s:i}", "id", lease->id, "thread_id", lease->thread_id, "expires_at",
+    return json_pack("{s:s, s:s, s:o, s:I, s:o, s:I}", "id", lease->id, "thread_id", lease->thread_id, "expires_at",
                      shown_time(lease->expires_at), "idle_timeout", (json_int_t)lease->idle_timeout_s, "max_expires_at",
-                     shown_time(lease->max_expires_at), "heartbeat_every", HEARTBEAT_EVERY_S);
+                     shown_time(lease->max_expires_at), "heartbeat_every", (json_int_t)heartbeat_every(lease));
 }
 
 static json_t *shown_resources(const struct resources *resources)

@@ -16,9 +16,11 @@ struct waiting {
     uint64_t wait_ns;
     void (*print_grant)(struct http_request *request, const struct negotiation *n);
     void (*print_answer)(struct http_request *request, const struct question *q);
+    void (*print_revoked)(struct http_request *request, const struct revoking *r);
     /* The answer, set on the ledger thread before it is posted. */
     struct negotiation *negotiation;
     struct question *question;
+    struct revoking *revoking;
 };
 
 void waiting_refuse(struct http_request *request, const struct error *err)
@@ -49,6 +51,7 @@ static void free_waiting(struct waiting *waiting)
     loop_timer_cancel(waiting->timer);
     negotiation_free(waiting->negotiation);
     question_free(waiting->question);
+    revoking_free(waiting->revoking);
     free(waiting);
 }
 
@@ -87,6 +90,8 @@ static void deliver(void *cookie)
     if (request && !atomic_exchange(&waiting->abandoned, true)) {
         if (waiting->negotiation)
             waiting->print_grant(request, waiting->negotiation);
+        else if (waiting->revoking)
+            waiting->print_revoked(request, waiting->revoking);
         else
             waiting->print_answer(request, waiting->question);
     }
@@ -118,6 +123,13 @@ static void answered(void *cookie, struct question *question)
 {
     struct waiting *waiting = cookie;
     waiting->question = question;
+    loop_post(waiting->loop, deliver, waiting);
+}
+
+static void revoked(void *cookie, struct revoking *revoking)
+{
+    struct waiting *waiting = cookie;
+    waiting->revoking = revoking;
     loop_post(waiting->loop, deliver, waiting);
 }
 
@@ -154,4 +166,15 @@ void waiting_ask(struct http_request *request, struct question *question,
     question->cookie = waiting;
     http_request_when_gone(request, client_gone, waiting);
     leasing_ask(plane_of(request)->leasing, question);
+}
+
+void waiting_revoke(struct http_request *request, struct revoking *revoking,
+                    void (*print)(struct http_request *request, const struct revoking *r))
+{
+    struct waiting *waiting = new_waiting(request);
+    waiting->print_revoked = print;
+    revoking->answered = revoked;
+    revoking->cookie = waiting;
+    http_request_when_gone(request, client_gone, waiting);
+    leasing_revoke(plane_of(request)->leasing, revoking);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "negotiator/dialects/plane.h"
+#include "negotiator/leasing/revocation.h"
 
 struct waiting;
 
@@ -17,6 +18,10 @@ void waiting_cancel(struct waiting *waiting);
 /** Asks the rules; takes the question. */
 void waiting_ask(struct http_request *request, struct question *question,
                  void (*print)(struct http_request *request, const struct question *q));
+
+/** Revokes, or asks about revocations; takes the question. */
+void waiting_revoke(struct http_request *request, struct revoking *revoking,
+                    void (*print)(struct http_request *request, const struct revoking *r));
 
 /** A print for waiting_ask: 204, or the refusal. */
 void waiting_print_done(struct http_request *request, const struct question *q);

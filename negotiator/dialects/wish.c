@@ -200,7 +200,10 @@ static bool read_unserved(struct wanted *wanted UNUSED, const char *name, json_t
 
 static bool read_on_idle(struct wanted *wanted UNUSED, const char *name, json_t *value, struct error *err)
 {
-    return text_equal(json_string_value(value), "stop") || not_served(name, ", other than \"stop\"", err);
+    const char *what = json_string_value(value);
+    if (text_equal(what, "pause"))
+        return error_set(err, ERROR_INVALID, "on_idle \"pause\" is not available yet; allowed: \"stop\"");
+    return text_equal(what, "stop") || wrong(name, "\"stop\"", err);
 }
 
 static bool read_name(struct wanted *wanted, const char *name, json_t *value, struct error *err)

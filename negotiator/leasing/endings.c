@@ -72,20 +72,54 @@ bool ending_finish(struct work *work, struct sandbox *sandbox, enum sandbox_stat
     return true;
 }
 
-enum kv_outcome ending_finish_alone(const struct work *work, struct sandbox *sandbox, const char *reason)
+bool ending_finish_recorded(struct work *work, struct sandbox *sandbox, const char *reason)
 {
-    AUTO(kv_change) *change = kv_change_new();
-    struct work own = *work;
-    own.change = change;
     struct audit_record record = {.node = sandbox->node,
                                   .action = "sandbox.end",
                                   .outcome = "ok",
                                   .principal = sandbox->principal,
                                   .sandbox_id = sandbox->id,
                                   .detail = sandbox->reason};
-    if (!ending_finish(&own, sandbox, SANDBOX_TERMINATED, reason) || !store_audit(&own, NULL, &record))
-        return KV_FAILED;
-    return store_apply(&own);
+    return ending_finish(work, sandbox, SANDBOX_TERMINATED, reason) && store_audit(work, NULL, &record);
+}
+
+enum kv_outcome ending_finish_alone(const struct work *work, struct sandbox *sandbox, const char *reason)
+{
+    AUTO(kv_change) *change = kv_change_new();
+    struct work own = *work;
+    own.change = change;
+    return ending_finish_recorded(&own, sandbox, reason) ? store_apply(&own) : KV_FAILED;
+}
+
+bool ending_record_lease(struct work *work, const struct sandbox *sandbox, const struct lease *lease,
+                         const char *reason)
+{
+    struct audit_record record = {.node = sandbox->node,
+                                  .action = "lease.end",
+                                  .outcome = "ok",
+                                  .principal = sandbox->principal,
+                                  .thread_id = lease ? lease->thread_id : "",
+                                  .sandbox_id = sandbox->id,
+                                  .lease = lease ? lease->id : "",
+                                  .detail = reason};
+    return store_audit(work, NULL, &record);
+}
+
+/* protocol.md, 2 "Lives". */
+void ending_reason(char to[static SANDBOX_REASON_BYTES], const char *told)
+{
+    static const char *const KNOWN[] = {"released", "idle_timeout", "max_lifetime", "revoked",
+                                        "deleted",  "node_lost",    "oom"};
+    for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++) {
+        if (text_equal(told, KNOWN[i]) && text_copy(to, SANDBOX_REASON_BYTES, told))
+            return;
+    }
+    if (told == NULL || told[0] == '\0')
+        told = "no reason was told";
+    const char *rest = text_starts_with(told, "failed: ") ? told + strlen("failed: ") : told;
+    int length = (int)text_utf8_prefix(rest, strnlen(rest, SANDBOX_REASON_BYTES - sizeof "failed: "));
+    if (!text_format(to, SANDBOX_REASON_BYTES, "failed: %.*s", length, rest))
+        to[0] = '\0'; /* cannot be: it was cut */
 }
 
 static bool has_other_lease(struct work *work, const struct sandbox *sandbox, const char *thread_id, bool *has)
@@ -106,10 +140,19 @@ static bool has_other_lease(struct work *work, const struct sandbox *sandbox, co
     return true;
 }
 
+/* Its tokens stay what they were made, on a sandbox that goes on. */
+static void mark_lease(struct work *work, const struct lease *lease, struct mark *mark)
+{
+    *mark = (struct mark){.kind = MARK_LEASE, .before = MARK_ANY_TIME, .until = (lease->max_expires_at + 999) / 1000};
+    if (text_copy(mark->value, sizeof mark->value, lease->id)) /* an id: it fits */
+        marks_add(work, mark);
+}
+
 bool ending_release(struct work *work, struct sandbox *sandbox, const struct lease *lease, const char *reason,
-                    bool *last)
+                    bool *last, struct mark *mark)
 {
     bool others = false;
+    *mark = (struct mark){.number = 0};
     if (!has_other_lease(work, sandbox, lease->thread_id, &others))
         return false;
     *last = !others;
@@ -118,5 +161,6 @@ bool ending_release(struct work *work, struct sandbox *sandbox, const struct lea
     sandbox_remove_thread(sandbox, lease->thread_id);
     store_delete_lease(work, sandbox->principal, lease);
     store_put_sandbox(work, sandbox);
+    mark_lease(work, lease, mark);
     return true;
 }

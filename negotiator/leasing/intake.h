@@ -5,6 +5,7 @@
 #include "negotiator/leasing/leasing.h"
 
 #define INTAKE_SPOOL_BYTES RANDOM_ID_BYTES
+#define INTAKE_RECORDS_MAX 512 /* of one message */
 
 /** One shipment: the question above, the answer below. */
 struct intake {
@@ -17,5 +18,7 @@ struct intake {
     uint64_t refused; /* records about sandboxes of other nodes */
 };
 
-/** The rule for it. KV_FAILED with ERROR_INVALID when the message is not what it should be. Ledger thread. */
+/** The rule for it: row spool/<node>/<spool>, "<last n stored> <time>", moves in the change that stores the records. A
+ *  hole inside a message ends it there; one before its first record is told by a record "audit.gap" and passed.
+ * KV_FAILED with ERROR_INVALID when the message is not what it should be. Ledger thread. */
 enum kv_outcome intake_rule(struct kv *kv, struct intake *intake, struct error *err);

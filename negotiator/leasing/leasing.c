@@ -1,6 +1,8 @@
 #include "negotiator/leasing/leasing.h"
 
 #include "negotiator/leasing/leasing_internal.h"
+#include "negotiator/leasing/marks.h"
+#include "negotiator/leasing/revocations.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -18,6 +20,8 @@ struct leasing *leasing_new(const struct leasing_options *options)
     leasing->options.deployment = leasing->deployment;
     key_derive(&leasing->audit_key, &leasing->master, "parley/audit/1");
     leasing->strangers = strangers_new();
+    leasing->marks = marks_new();
+    leasing->revocations = revocations_new();
     return leasing;
 }
 
@@ -26,10 +30,31 @@ void leasing_free(struct leasing *leasing)
     if (leasing == NULL)
         return;
     starting_done(&leasing->starting);
+    holding_done(&leasing->holding);
+    presence_done(&leasing->presence);
+    revocations_free(leasing->revocations);
+    marks_free(leasing->marks);
     strangers_free(leasing->strangers);
     key_done(&leasing->master);
     key_done(&leasing->audit_key);
     free(leasing);
+}
+
+static enum kv_outcome start_rule(struct kv *kv, void *argument, struct error *err)
+{
+    struct leasing *leasing = argument;
+    AUTO(kv_change) *change = kv_change_new();
+    struct work work = work_begin(leasing, kv, change, err);
+    return marks_load(&work) && revocations_load(&work) ? store_apply(&work) : KV_FAILED;
+}
+
+bool leasing_start(struct leasing *leasing, struct error *err)
+{
+    if (!ledger_run(leasing->options.ledger, start_rule, leasing, err))
+        return error_prefix(err, "taking up the ledger");
+    reaper_start(leasing);
+    retention_start(leasing);
+    return true;
 }
 
 void leasing_stopping(struct leasing *leasing)
@@ -59,6 +84,13 @@ bool caller_may(const struct caller *caller, enum role needed, struct error *ref
     return true;
 }
 
+static void wipe_text(char *text)
+{
+    if (text)
+        explicit_bzero(text, strlen(text));
+    free(text);
+}
+
 struct negotiation *negotiation_new(void)
 {
     return memory_new(sizeof(struct negotiation));
@@ -69,6 +101,7 @@ void negotiation_free(struct negotiation *negotiation)
     if (negotiation == NULL)
         return;
     wanted_done(&negotiation->wanted);
+    wipe_text(negotiation->current_token);
     sandbox_done(&negotiation->sandbox);
     free(negotiation);
 }
@@ -82,6 +115,7 @@ void question_free(struct question *question)
 {
     if (question == NULL)
         return;
+    wipe_text(question->token);
     sandbox_done(&question->sandbox);
     for (size_t i = 0; i < question->count; i++)
         sandbox_done(&question->list[i]);
@@ -107,8 +141,9 @@ bool leasing_mint(const struct leasing *leasing, const struct negotiation *negot
                   char token[static CAPABILITY_TEXT_BYTES], struct error *err)
 {
     const struct sandbox *sandbox = &negotiation->sandbox;
+    const struct leasing_nodes *nodes = &leasing->options.nodes;
     AUTO_KEY node, root, key;
-    key_node(&node, &leasing->master, sandbox->node, sandbox->node_epoch);
+    key_node(&node, &leasing->master, sandbox->node, nodes->key_epoch(nodes->context, sandbox->node));
     key_sandbox_root(&root, &node, sandbox->id);
     key_token(&key, &root, sandbox->epoch);
     return capability_mint(token, &negotiation->claims, &key, err);

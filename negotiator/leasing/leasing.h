@@ -10,6 +10,7 @@
 #include "negotiator/leasing/wanted.h"
 #include "negotiator/ledger/ledger.h"
 #include "shared/capability/capability.h"
+#include "shared/capability/mark.h"
 
 struct leasing;
 
@@ -39,6 +40,7 @@ struct leasing_options {
     const char *deployment;   /* iss of every token; copied */
     struct leasing_nodes nodes;
     struct wanted_limits limits;
+    int64_t audit_keep_days; /* of audit records; 0: for ever */
     int64_t (*wall_ms)(void);
 };
 
@@ -96,6 +98,8 @@ struct negotiation {
     struct leasing *leasing;
     struct negotiation *next; /* in the list of those who wait for one sandbox */
     bool must_wait, told;
+    bool is_ahead;  /* the token would be issued too far ahead of the clock */
+    unsigned holds; /* how often it was held back for that */
     char placed[SANDBOX_NODE_BYTES]; /* where an earlier run of the rule placed it; "" nowhere */
     uint32_t placed_epoch;
 };
@@ -151,8 +155,9 @@ struct question {
     size_t count;
     char next[RANDOM_ID_BYTES]; /* cursor of the next page; "" the end */
 
-    struct leasing *leasing; /* private */
+    struct leasing *leasing; /* private, as the next */
     bool destroy;
+    struct mark mark; /* of a lease that ended on a sandbox that goes on; number 0: none */
 };
 
 /** An empty question. */
@@ -164,25 +169,25 @@ DEFINE_AUTO(question)
 /** Queues it; takes it. Any thread. */
 void leasing_ask(struct leasing *leasing, struct question *question);
 
-/** What a node's heartbeat said, authenticated and checked; and what has to be done about it. */
+/** What a node's heartbeat said, authenticated and checked; and what it is answered. */
 struct leasing_report {
     struct leasing *leasing;
     char node[SANDBOX_NODE_BYTES];
-    const json_t *message;    /* borrowed: sandboxes, ended */
-    uint64_t incarnation;     /* of the node */
-    int64_t previous_seen_ms; /* wall time of the heartbeat before, of the same incarnation; 0: there was none */
-    json_t *ended_known;      /* owned; ids for the reply */
-    json_t *calls;            /* owned; private: node calls to make once durable */
-    json_t *unknown;          /* owned; ids on the node that the ledger does not know */
+    const json_t *message; /* borrowed: full, sandboxes, ended, marks */
+    uint64_t incarnation;  /* of the node */
+
+    json_t *ended_known; /* owned; ids for the reply */
+    json_t *marks;       /* owned; the page of marks that the node lacks, NULL: none */
+    bool full_wanted;    /* its next heartbeat is to name all it has */
 };
 /** Drops what it owns. */
 void leasing_report_done(struct leasing_report *report);
 
-/** The rule for it: marks what ended, ends leases that ran out, finishes what was left provisioning, forgets what is
- *  old. Ledger thread. */
+/** The rule for it: what ended, ended. Ledger thread. */
 enum kv_outcome leasing_report_rule(struct kv *kv, struct leasing_report *report, struct error *err);
 
-/** After its change is durable: makes the calls. Ledger thread. */
+/** After its change is durable: takes in what the node has, and looks at what changed or differs. Its work is that of
+ *  what the heartbeat names; of one that names all, in rounds of rules of their own. Ledger thread. */
 void leasing_report_act(struct leasing_report *report);
 
 /** A refusal that a dialect gave before any rule ran, of a known principal. All but the caller may be NULL; copied. */
@@ -194,22 +199,10 @@ struct leasing_refusal {
 /** Records it. Any thread. */
 void leasing_refused(struct leasing *leasing, const struct leasing_refusal *refusal);
 
+/** The key of the audit chain (ledger/audit.h), for proving it; lives as long as `leasing`. Any thread. */
+const struct key *leasing_audit_key(const struct leasing *leasing) MUST_USE;
+
 /** A request without a valid API key came from that address. They are summed: one record an address and minute, and one
  *  for all addresses beyond LEASING_STRANGERS_MAX, so that no stranger can fill the ledger. Any thread. */
 #define LEASING_STRANGERS_MAX 64
 void leasing_stranger(struct leasing *leasing, const char *remote);
-
-/** What has to be done from time to time, whoever is heard of: ends what was on a node that is lost for longer than its
- *  deadline and 120 s, forgets what is old. A bounded number of rows each time, going round. */
-#define LEASING_SWEEP_BYTES 160
-struct leasing_sweep {
-    struct leasing *leasing;
-    json_t *ended;                  /* owned; private: ids */
-    char next[LEASING_SWEEP_BYTES]; /* private: where the next one goes on */
-};
-/** Drops what it owns. */
-void leasing_sweep_done(struct leasing_sweep *sweep);
-/** The rule for it. Ledger thread. */
-enum kv_outcome leasing_sweep_rule(struct kv *kv, struct leasing_sweep *sweep, struct error *err);
-/** After its change is durable: tells who waited. Ledger thread. */
-void leasing_sweep_act(struct leasing_sweep *sweep);

@@ -1,10 +1,26 @@
 /** leasing_internal.h - what the files of this folder share. */
 #pragma once
 
+#include "negotiator/leasing/presence.h"
+#include "negotiator/leasing/retention.h"
 #include "negotiator/leasing/starting.h"
 #include "negotiator/leasing/store.h"
+#include "shared/capability/mark.h"
 
 #include <stdatomic.h>
+
+/* When the first row that is due is looked at. */
+struct reaper {
+    int64_t at;
+    bool is_armed; /* there is an alarm for `at` */
+    bool runs;     /* what is due is being looked at; then it is armed anew */
+};
+
+/* Negotiations and refreshes that are asked again in a moment. Embedded; zero is empty. */
+struct holding {
+    struct negotiation *first; /* owned; a list by `next` */
+    bool is_armed;
+};
 
 struct leasing {
     struct leasing_options options;
@@ -13,7 +29,12 @@ struct leasing {
     atomic_bool stopping;
     struct starting starting; /* ledger thread */
     struct strangers *strangers;
-    char sweep_from[LEASING_SWEEP_BYTES]; /* ledger thread: the watch row after which the next sweep begins */
+    struct holding holding; /* ledger thread */
+    struct retention retention; /* ledger thread */
+    struct marks *marks;             /* ledger thread */
+    struct revocations *revocations; /* ledger thread */
+    struct presence presence; /* ledger thread */
+    struct reaper reaper;     /* ledger thread */
 };
 
 /** A working set for one run; its change is the caller's to free. */
@@ -33,11 +54,19 @@ bool caller_may(const struct caller *caller, enum role needed, struct error *ref
 bool ending_begin(struct work *work, struct sandbox *sandbox, const char *reason) MUST_USE;
 /** Ends one that its node no longer has, or never had; `state` terminated or failed. */
 bool ending_finish(struct work *work, struct sandbox *sandbox, enum sandbox_state state, const char *reason) MUST_USE;
-/** Ends one lease; the last one begins the end of the sandbox. *last says so. */
+/** Ends one lease; the last one begins the end of the sandbox, *last says so. Else a mark that refuses the lease's tokens
+ *  is in the change, and in *mark for marks_made (number 0: none). */
 bool ending_release(struct work *work, struct sandbox *sandbox, const struct lease *lease, const char *reason,
-                    bool *last) MUST_USE;
+                    bool *last, struct mark *mark) MUST_USE;
 /** Marks as terminated in a change of its own, with a record. work's change is not used. */
 enum kv_outcome ending_finish_alone(const struct work *work, struct sandbox *sandbox, const char *reason) MUST_USE;
+/** ending_finish as terminated, with its record. */
+bool ending_finish_recorded(struct work *work, struct sandbox *sandbox, const char *reason) MUST_USE;
+/** The record that a lease (NULL: no thread held it any more) ended by itself. */
+bool ending_record_lease(struct work *work, const struct sandbox *sandbox, const struct lease *lease,
+                         const char *reason) MUST_USE;
+/** A node's word for an end as one of those that are kept. */
+void ending_reason(char to[static SANDBOX_REASON_BYTES], const char *told);
 /** Copies a reason, cut at a whole character. */
 void ending_set_reason(struct sandbox *sandbox, const char *reason);
 
@@ -54,12 +83,68 @@ void settle_tell(struct leasing *leasing, const char *id, const struct error *ou
 
 /* negotiate.c */
 
-/** Fills a granted negotiation's claims. */
-void negotiate_claim(struct negotiation *negotiation, int64_t now);
+#define NEGOTIATE_LEASE_MIN_MS 1000 /* a lease that ends sooner is of no use: not made, and not found */
+
+/** A negotiation is granted: fills its claims and adds the rows of their family, and the record, to the change. */
+bool negotiate_grant(struct work *work, struct negotiation *negotiation) MUST_USE;
+/** What a role's policy gives at most. */
+bool negotiate_policy(struct scope_set *allowed) MUST_USE;
+/** Sets iat and exp of the claims, whose other fields are set. */
+void negotiate_times(struct work *work, struct negotiation *negotiation);
+/** Whether a token of these times is of use; sets the refusal. */
+bool negotiate_is_usable(const struct work *work, struct negotiation *negotiation) MUST_USE;
+/** Whether the node of its sandbox can be used, and where it is; sets the refusal. */
+bool negotiate_is_reachable(const struct work *work, struct negotiation *negotiation) MUST_USE;
+/** A sign of life: it never shortens anything. idle_timeout_s 0: as it is. */
+void negotiate_touch(struct lease *lease, int64_t idle_timeout_s, int64_t now);
 void negotiate_submit(struct negotiation *negotiation);
 void negotiate_answer(struct negotiation *negotiation);
 /** The record of an issue or refusal. */
 bool negotiate_audit(struct work *work, const struct negotiation *negotiation) MUST_USE;
+
+/* reconcile.c: one look at one sandbox, whatever brings it about. */
+
+enum look_act { LOOK_NOTHING, LOOK_PREPARE, LOOK_DESTROY, LOOK_DEADLINE, LOOK_LOST, LOOK_MARK, LOOK_UNKNOWN };
+
+struct look {
+    struct leasing *leasing;
+    char node[SANDBOX_NODE_BYTES];
+    char id[RANDOM_ID_BYTES];
+    char due[STORE_DUE_BYTES]; /* the due row that brought it about; "" none */
+    /* Private: set anew by each run of the rule. */
+    enum look_act act;
+    struct sandbox sandbox;
+    struct mark mark;
+    uint32_t version; /* of the node's word that it looked at */
+};
+/** Drops what it owns. */
+void look_done(struct look *look);
+/** Compares what the ledger has with what the node told, decides, and notes when to look again. Ledger thread. */
+enum kv_outcome look_rule(struct kv *kv, struct look *look, struct error *err);
+/** Once its change is durable: does what was decided. Ledger thread. */
+void look_act(struct look *look);
+
+/* reaper.c */
+
+/** The first look at what is due: from now on sandboxes end, and rows are forgotten, when their time has come. From
+ *  leasing_start, once, when the marks are loaded; does not block. */
+void reaper_start(struct leasing *leasing);
+/** Something is due at `at`. In a rule too: an alarm for what does not become durable finds nothing. Ledger thread. */
+void reaper_arm(struct leasing *leasing, int64_t at);
+/** Looks at what the node told that the ledger was not asked about, and at `all` that the ledger has on it. Ledger
+ *  thread. */
+void reaper_look(struct leasing *leasing, struct presence_node *node, bool all);
+
+/* hourly.c */
+
+/** From now on the head of the audit chain goes to the log every hour, out of reach of who may write the ledger. */
+void hourly_start(struct leasing *leasing);
+
+/* retention.c */
+
+/** From now on audit records that are old enough go, a sealed segment a time (audit_keep_days). From leasing_start, once;
+ *  blocks for nothing. */
+void retention_start(struct leasing *leasing);
 
 /* refusals.c */
 
@@ -68,3 +153,34 @@ struct strangers *strangers_new(void);
 void strangers_free(struct strangers *strangers);
 /** Records the minute's sums when that minute is over, or `now`. Any thread. */
 void strangers_flush(struct leasing *leasing, bool now);
+
+/* refresh.c */
+
+/** Runs the rule of a refresh (again). */
+void refresh_submit(struct negotiation *negotiation);
+
+/* holding.c: who revokes and negotiates many times in one second has to wait for the clock, as tokens are issued behind
+ * the marks about them. Ledger thread. */
+
+/** Whether this refusal is only one for now. */
+bool holding_wants(const struct negotiation *negotiation) MUST_USE;
+/** Asks again in a moment; takes the negotiation. */
+void holding_add(struct leasing *leasing, struct negotiation *negotiation);
+/** Answers all who are held: the negotiator stops. */
+void holding_done(struct holding *holding);
+
+/* marks.c: the marks in force and how far each node has them (protocol.md, 4). Ledger thread. */
+
+#define MARKS_PAGE_MAX 2000
+
+/** Gives `mark` (kind, value, principal, before, from_ms, until, epoch) the next number and adds it to the change, with
+ *  when it is forgotten. In a rule; may be run again: numbers that came to nothing are left out. */
+void marks_add(struct work *work, struct mark *mark);
+/** The change is durable: it is in force here, and goes to the nodes with their next heartbeats, or `urgent`: at once.
+ *  In the `done` of that rule, so that marks come in the order of their numbers. */
+void marks_made(struct leasing *leasing, const struct mark *mark, bool urgent);
+/** A node told, in a heartbeat or as the answer to a push, up to where it has the marks of which ledger (NULL: none). */
+void marks_heard(struct leasing *leasing, const char *node, const char *ledger_id, uint64_t cursor);
+/** {"ledger_id", "after", "upto", "marks"}: what that node lacks, at most MARKS_PAGE_MAX marks; NULL: it has all. The
+ *  caller owns it. */
+json_t *marks_page(struct leasing *leasing, const char *node) MUST_USE;

@@ -1,4 +1,6 @@
+#include "negotiator/leasing/families.h"
 #include "negotiator/leasing/leasing_internal.h"
+#include "negotiator/leasing/marks.h"
 #include "negotiator/leasing/naming.h"
 #include "shared/base/text.h"
 
@@ -7,7 +9,6 @@
 
 /* What a role's policy gives at most (protocol.md, 3). */
 static const char SCOPES_ALLOWED[] = "fs:rw shell process code port snapshot";
-static const int64_t LEASE_MIN_MS = 1000; /* a lease that ends sooner is of no use: not made, and not found */
 enum { NAME_TRIES = 16, NAME_TRIES_PLAIN = 8 };
 
 static int64_t or_default(int64_t value, int64_t fallback)
@@ -24,7 +25,7 @@ static int64_t smaller(int64_t a, int64_t b)
 static void forget_answer(struct negotiation *n)
 {
     n->refusal = (struct error){0};
-    n->created = n->must_wait = false;
+    n->created = n->must_wait = n->is_ahead = false;
     n->hint = (struct hint_answer){.given = n->wanted.hint[0] != '\0'};
     sandbox_done(&n->sandbox);
     n->lease = (struct lease){0};
@@ -33,21 +34,45 @@ static void forget_answer(struct negotiation *n)
 
 /* --- the grant --- */
 
+bool negotiate_policy(struct scope_set *allowed)
+{
+    return scope_parse(allowed, SCOPES_ALLOWED, strlen(SCOPES_ALLOWED), SCOPE_UNKNOWN_REFUSED, NULL);
+}
+
 static bool grant_scopes(struct scope_set *to, const struct wanted *wanted)
 {
     struct scope_set allowed;
-    if (!scope_parse(&allowed, SCOPES_ALLOWED, strlen(SCOPES_ALLOWED), SCOPE_UNKNOWN_REFUSED, NULL))
+    if (!negotiate_policy(&allowed))
         return false;
     if (wanted->scopes_given)
         scope_intersect(to, &wanted->scopes, &allowed);
     else
-        *to = allowed;
+        scope_copy(to, &allowed);
     return true;
 }
 
-void negotiate_claim(struct negotiation *n, int64_t now)
+void negotiate_times(struct work *work, struct negotiation *n)
 {
-    const struct wanted_limits *limits = &n->leasing->options.limits;
+    const struct wanted_limits *limits = &work->leasing->options.limits;
+    struct capability_claims *claims = &n->claims;
+    int64_t end = n->lease.max_expires_at / 1000;
+    int64_t ttl = smaller(or_default(n->wanted.ttl_s, limits->ttl_default_s), limits->ttl_max_s);
+    claims->issued_at = marks_iat(work, claims);
+    claims->expires_at = claims->long_lived ? end : smaller(claims->issued_at + ttl, end);
+}
+
+bool negotiate_is_usable(const struct work *work, struct negotiation *n)
+{
+    n->is_ahead = n->claims.issued_at > work->now / 1000 + MARKS_AHEAD_MAX_S;
+    if (n->is_ahead)
+        return error_set(&n->refusal, ERROR_RATE_LIMITED,
+                         "tokens of this thread were revoked several times in this second; ask again in a moment");
+    return n->claims.expires_at > n->claims.issued_at ||
+           error_set(&n->refusal, ERROR_GONE, "the lease of thread %s is at its end", n->thread_id);
+}
+
+static void claim(struct work *work, struct negotiation *n)
+{
     struct capability_claims *claims = &n->claims;
     *claims = (struct capability_claims){.epoch = n->sandbox.epoch};
     char jti[RANDOM_ID_BYTES];
@@ -63,10 +88,20 @@ void negotiate_claim(struct negotiation *n, int64_t now)
                 grant_scopes(&claims->scopes, &n->wanted);
     if (!fits)
         claims->scopes.count = 0; /* cannot be: all were bounded to these sizes before */
-    claims->root_scopes = claims->scopes;
-    int64_t ttl = smaller(or_default(n->wanted.ttl_s, limits->ttl_default_s), limits->ttl_max_s);
-    claims->issued_at = now / 1000;
-    claims->expires_at = smaller(claims->issued_at + ttl, n->lease.max_expires_at / 1000);
+    scope_copy(&claims->root_scopes, &claims->scopes);
+    negotiate_times(work, n);
+}
+
+static bool give(struct work *work, const struct negotiation *n)
+{
+    family_issue(work, &n->claims, NULL);
+    return negotiate_audit(work, n);
+}
+
+bool negotiate_grant(struct work *work, struct negotiation *n)
+{
+    claim(work, n);
+    return give(work, n);
 }
 
 bool negotiate_audit(struct work *work, const struct negotiation *n)
@@ -118,8 +153,7 @@ static struct lease new_lease(const struct work *work, const struct negotiation 
     return lease;
 }
 
-/* A negotiation is a sign of life; it never shortens anything. */
-static void touch_lease(struct lease *lease, int64_t idle_timeout_s, int64_t now)
+void negotiate_touch(struct lease *lease, int64_t idle_timeout_s, int64_t now)
 {
     if (idle_timeout_s > lease->idle_timeout_s)
         lease->idle_timeout_s = idle_timeout_s;
@@ -135,17 +169,18 @@ static bool join(struct work *work, struct negotiation *n)
         return error_set(&n->refusal, ERROR_QUOTA, "sandbox %s already serves %d threads", sandbox->id,
                          SANDBOX_THREADS_MAX);
     n->lease = new_lease(work, n, n->lease.revision);
-    if (n->lease.max_expires_at < work->now + LEASE_MIN_MS)
+    if (n->lease.max_expires_at < work->now + NEGOTIATE_LEASE_MIN_MS)
         return error_set(&n->refusal, ERROR_GONE, "sandbox %s is at the end of its longest life", sandbox->id);
     if (n->lease.max_expires_at > sandbox->deadline)
-        sandbox->deadline = n->lease.max_expires_at; /* the node is told at its next heartbeat */
+        sandbox->deadline = n->lease.max_expires_at; /* the node is told by the look below */
     sandbox_add_thread(sandbox, n->thread_id);
+    family_note_lease(work, sandbox->principal, &n->lease);
     store_put_sandbox(work, sandbox);
     store_watch(work, sandbox, work->now);
     return true;
 }
 
-static bool is_reachable(const struct work *work, struct negotiation *n)
+bool negotiate_is_reachable(const struct work *work, struct negotiation *n)
 {
     const struct leasing_nodes *nodes = &work->leasing->options.nodes;
     enum node_life life = nodes->find(nodes->context, n->sandbox.node, n->url);
@@ -162,7 +197,7 @@ static bool attach(struct work *work, struct negotiation *n, bool joining, struc
     if (wanted_differs(&n->wanted, &n->sandbox, names, sizeof names))
         return error_set(&n->refusal, ERROR_CONFLICT, "sandbox %s is otherwise than asked for in: %s", n->sandbox.id,
                          names);
-    if (!is_reachable(work, n))
+    if (!negotiate_is_reachable(work, n))
         return false; /* also of one that is being made: nobody knows for how long */
     if (n->sandbox.state == SANDBOX_PROVISIONING) {
         n->must_wait = true;
@@ -170,10 +205,10 @@ static bool attach(struct work *work, struct negotiation *n, bool joining, struc
     }
     if (joining && !join(work, n))
         return false;
-    touch_lease(&n->lease, n->wanted.idle_timeout_s, work->now);
+    negotiate_touch(&n->lease, n->wanted.idle_timeout_s, work->now);
     store_put_lease(work, caller_owner(&n->caller), &n->lease);
-    negotiate_claim(n, work->now);
-    return remember_once(work, n, once) && negotiate_audit(work, n);
+    claim(work, n);
+    return negotiate_is_usable(work, n) && remember_once(work, n, once) && give(work, n);
 }
 
 /* --- creating --- */
@@ -252,9 +287,10 @@ static bool create(struct work *work, struct negotiation *n, uint64_t stale, str
     n->created = true;
     store_put_sandbox(work, sandbox);
     store_put_lease(work, sandbox->principal, &n->lease);
+    family_note_lease(work, sandbox->principal, &n->lease);
     store_take_name(work, sandbox);
     store_own(work, sandbox);
-    store_watch(work, sandbox, work->now);
+    store_watch(work, sandbox, work->now + ENDING_DESTROY_AGAIN_MS);
     return remember_once(work, n, once);
 }
 
@@ -364,8 +400,8 @@ static bool decide(struct work *work, struct negotiation *n)
         return false;
     if (n->lease.revision > 0 && !store_get_sandbox(work, n->lease.sandbox_id, &n->sandbox))
         return false;
-    bool held =
-        n->lease.revision > 0 && sandbox_is_live(&n->sandbox) && n->lease.max_expires_at >= work->now + LEASE_MIN_MS;
+    bool held = n->lease.revision > 0 && sandbox_is_live(&n->sandbox) &&
+                n->lease.max_expires_at >= work->now + NEGOTIATE_LEASE_MIN_MS;
     if (once.revision > 0)
         return decide_again(work, n, held, once);
     return held ? decide_held(work, n, once) : decide_free(work, n, n->lease.revision, once);
@@ -388,7 +424,7 @@ static enum kv_outcome negotiate_rule(struct kv *kv, void *argument, struct erro
     struct work work = work_begin(n->leasing, kv, change, err);
     forget_answer(n);
     if (!decide(&work, n))
-        return n->refusal.kind == ERROR_NONE ? KV_FAILED : refuse(&work, n);
+        return n->refusal.kind == ERROR_NONE ? KV_FAILED : holding_wants(n) ? KV_APPLIED : refuse(&work, n);
     return n->must_wait ? KV_APPLIED : store_apply(&work);
 }
 
@@ -430,6 +466,10 @@ static void negotiate_done(void *argument, const struct error *err)
     n->placed[0] = '\0';
     if (err->kind != ERROR_NONE)
         n->refusal = *err;
+    if (n->refusal.kind != ERROR_NONE && holding_wants(n)) {
+        holding_add(leasing, n);
+        return;
+    }
     if (n->refusal.kind != ERROR_NONE || (!n->must_wait && !n->created)) {
         negotiate_answer(n);
         return;

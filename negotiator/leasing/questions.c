@@ -1,4 +1,6 @@
 #include "negotiator/leasing/leasing_internal.h"
+#include "negotiator/leasing/marks.h"
+#include "negotiator/leasing/presented.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -15,12 +17,20 @@ static void forget_answer(struct question *q)
     q->count = 0;
     q->next[0] = '\0';
     q->destroy = false;
+    q->mark = (struct mark){.number = 0};
 }
 
 /* A sandbox that is not yours is not there, for reading and for ending it alike. */
 static bool is_visible(const struct question *q, const struct sandbox *sandbox)
 {
     return q->caller.principal.role == ROLE_ADMIN || strcmp(sandbox->principal, q->caller.principal.name) == 0;
+}
+
+/* The row knows of what came to the negotiator; the node, of what came to the sandbox. */
+static void show_expiry(const struct work *work, struct question *q)
+{
+    const struct presence_node *node = presence_find(&work->leasing->presence, q->sandbox.node);
+    q->lease.expires_at = presence_expiry(presence_entry(node, q->sandbox.id), &q->lease, work->now);
 }
 
 static bool find_thread(struct work *work, struct question *q)
@@ -30,7 +40,38 @@ static bool find_thread(struct work *work, struct question *q)
     if (q->lease.revision > 0 && !store_get_sandbox(work, q->lease.sandbox_id, &q->sandbox))
         return false;
     bool held = q->lease.revision > 0 && sandbox_is_live(&q->sandbox) && q->lease.max_expires_at > work->now;
+    if (held)
+        show_expiry(work, q);
     return held || error_set(&q->refusal, ERROR_NOT_FOUND, "thread %s has no sandbox", q->thread_id);
+}
+
+/* Who shows a capability of the thread speaks for the one it was issued to. */
+static bool find_presented(struct work *work, struct question *q)
+{
+    AUTO_PRESENTED presented = {.grace_s = CAPABILITY_LEEWAY_S - 1};
+    const struct capability_claims *claims = &presented.claims;
+    if (!presented_judge(work, q->token, &presented, &q->refusal))
+        return false;
+    if (marks_refuse(work->leasing, claims, work->now))
+        return error_set(&q->refusal, ERROR_TOKEN_REVOKED, "the token is revoked");
+    bool is_of_thread = strcmp(claims->thread_id, q->thread_id) == 0 &&
+                        text_copy(q->caller.owner, sizeof q->caller.owner, claims->principal);
+    if (!is_of_thread)
+        return error_set(&q->refusal, ERROR_NOT_FOUND, "this is no token of thread %s", q->thread_id);
+    if (!find_thread(work, q))
+        return false;
+    return strcmp(q->lease.id, claims->lease) == 0 ||
+           error_set(&q->refusal, ERROR_NOT_FOUND, "the lease of this token has ended; negotiate again");
+}
+
+/* No record: it is no use of anything, and comes every minute of every lease. */
+static bool sign(struct work *work, struct question *q)
+{
+    if (q->token ? !find_presented(work, q) : !caller_may(&q->caller, ROLE_USER, &q->refusal) || !find_thread(work, q))
+        return false;
+    negotiate_touch(&q->lease, 0, work->now);
+    store_put_lease(work, caller_owner(&q->caller), &q->lease);
+    return true;
 }
 
 static bool find_sandbox(struct work *work, struct question *q)
@@ -59,7 +100,7 @@ static bool release(struct work *work, struct question *q)
 {
     if (!caller_may(&q->caller, ROLE_USER, &q->refusal) || !find_thread(work, q))
         return false;
-    return ending_release(work, &q->sandbox, &q->lease, "released", &q->destroy) && audit(work, q);
+    return ending_release(work, &q->sandbox, &q->lease, "released", &q->destroy, &q->mark) && audit(work, q);
 }
 
 static bool delete_sandbox(struct work *work, struct question *q)
@@ -171,6 +212,8 @@ static bool decide(struct work *work, struct question *q)
         return caller_may(&q->caller, ROLE_VIEWER, &q->refusal) && find_thread(work, q);
     case QUESTION_RELEASE:
         return release(work, q);
+    case QUESTION_SIGN:
+        return sign(work, q);
     case QUESTION_SANDBOX:
         return caller_may(&q->caller, ROLE_VIEWER, &q->refusal) && find_sandbox(work, q);
     case QUESTION_DELETE:
@@ -192,6 +235,7 @@ static enum kv_outcome refuse(struct work *work, struct question *q)
     struct work own = *work;
     own.change = change;
     q->destroy = false;
+    q->mark = (struct mark){.number = 0};
     return audit(&own, q) ? store_apply(&own) : KV_FAILED;
 }
 
@@ -206,7 +250,7 @@ static enum kv_outcome question_rule(struct kv *kv, void *argument, struct error
             return KV_FAILED;
         return changes_things(q) ? refuse(&work, q) : KV_APPLIED;
     }
-    return changes_things(q) ? store_apply(&work) : KV_APPLIED;
+    return changes_things(q) || q->verb == QUESTION_SIGN ? store_apply(&work) : KV_APPLIED;
 }
 
 static void question_done(void *argument, const struct error *err)
@@ -216,6 +260,10 @@ static void question_done(void *argument, const struct error *err)
         q->refusal = *err;
     else if (q->destroy)
         settle_destroy(q->leasing, &q->sandbox);
+    else if (q->mark.number > 0)
+        marks_made(q->leasing, &q->mark, true);
+    if (q->token && q->refusal.kind == ERROR_UNAUTHENTICATED)
+        leasing_stranger(q->leasing, q->caller.remote);
     q->answered(q->cookie, q);
 }
 

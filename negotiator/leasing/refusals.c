@@ -140,6 +140,11 @@ void strangers_flush(struct leasing *leasing, bool now)
     submit_sums(summing);
 }
 
+static void on_minute(void *argument, int64_t now UNUSED)
+{
+    strangers_flush(argument, false);
+}
+
 static struct stranger *row_of(struct strangers *strangers, const char *remote)
 {
     for (size_t i = 0; i < strangers->count; i++) {
@@ -158,9 +163,13 @@ void leasing_stranger(struct leasing *leasing, const char *remote)
     struct strangers *strangers = leasing->strangers;
     pthread_mutex_lock(&strangers->mutex);
     struct summing *summing = take_sums(leasing, false);
-    if (strangers->count == 0)
+    bool is_first = strangers->count == 0;
+    if (is_first)
         strangers->minute = leasing->options.wall_ms() / MINUTE_MS;
+    int64_t over = (strangers->minute + 1) * MINUTE_MS;
     row_of(strangers, remote)->count++;
     pthread_mutex_unlock(&strangers->mutex);
     submit_sums(summing);
+    if (is_first)
+        ledger_alarm_move(leasing->options.ledger, over, on_minute, leasing);
 }

@@ -7,6 +7,7 @@
 
 #define REVOCATION_REASON_BYTES 256
 #define REVOCATION_WAIT_MS      5000
+#define REVOCATION_LIST_MAX     200
 #define REVOCATION_NODES_MAX    64 /* of the missing ones, named; `missing_count` has them all */
 
 /** What is kept of one, row revocation/<id>, until its mark has gone and 24 h longer. */
@@ -27,23 +28,27 @@ enum revoking_verb { REVOKING_MAKE, REVOKING_FIND, REVOKING_LIST };
 /** The question and its answer. */
 struct revoking {
     enum revoking_verb verb;
-    struct caller caller;     /* principal.name "" when only `token` says who asks */
-    char *token;              /* owned; selector "token": its last link, or its jti, by any holder */
-    enum mark_kind kind;      /* the selector when token is NULL */
+    struct caller caller; /* principal.name "" when only `token` says who asks */
+    char *token;          /* owned; selector "token": its last link, or its jti, by any holder */
+    enum mark_kind kind;  /* the selector when token is NULL */
     char value[MARK_VALUE_BYTES];
     int64_t before_ms; /* 0: now */
     char reason[REVOCATION_REASON_BYTES];
     char id[RANDOM_ID_BYTES]; /* FIND; LIST: cursor, "" the newest */
     size_t limit;             /* LIST: 1..200 */
-    void (*answered)(void *cookie, struct revoking *revoking); /* once, on the ledger thread; the callee's from then on */
+    bool all;                 /* LIST: everybody's; admins */
+    void (*answered)(void *cookie,
+                     struct revoking *revoking); /* once, on the ledger thread; the callee's from then on */
     void *cookie;
 
     struct error refusal;
     struct revocation *list; /* owned; MAKE and FIND: one */
     size_t count;
+    char next[RANDOM_ID_BYTES]; /* LIST: cursor of the next page; "" the end */
+
     struct leasing *leasing; /* private, as the next */
-    struct revoking *next;
     int64_t give_up_ms;
+    json_t *nodes; /* owned: those that have to acknowledge it */
 };
 
 struct revoking *revoking_new(void);

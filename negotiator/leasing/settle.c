@@ -17,6 +17,7 @@ struct settling {
 };
 
 static const json_int_t MIB = 1024 * 1024;
+enum { DESTROY_REASON_BYTES = 63 }; /* of `destroy` (shared/node_protocol/DESIGN.md) */
 
 static void settling_free(struct settling *settling)
 {
@@ -29,9 +30,11 @@ static void settling_free(struct settling *settling)
 void settle_destroy(struct leasing *leasing, const struct sandbox *sandbox)
 {
     const struct leasing_nodes *nodes = &leasing->options.nodes;
+    /* A node keeps a word, not the sentence of a failure. */
+    size_t length = text_utf8_prefix(sandbox->reason, strnlen(sandbox->reason, DESTROY_REASON_BYTES));
     nodes->call(nodes->context, sandbox->node,
-                json_pack("{s:s, s:s, s:s}", "call", "destroy", "id", sandbox->id, "reason", sandbox->reason), NULL,
-                NULL);
+                json_pack("{s:s, s:s, s:s%}", "call", "destroy", "id", sandbox->id, "reason", sandbox->reason, length),
+                NULL, NULL);
 }
 
 void settle_deadline(struct leasing *leasing, const char *node, const char *id, int64_t deadline)
@@ -149,8 +152,9 @@ static bool settle_active(struct work *work, struct settling *settling, struct s
     if (settling->disk_mb > 0)
         sandbox->resources.disk_mb = settling->disk_mb;
     store_put_sandbox(work, sandbox);
-    store_watch(work, sandbox, work->now);
     struct negotiation *creator = creator_of(settling);
+    /* It has one lease yet, the creator's; after a restart that is to be looked up. */
+    store_watch(work, sandbox, creator ? creator->lease.expires_at : work->now);
     struct audit_record record = {.node = sandbox->node,
                                   .action = "sandbox.finished",
                                   .outcome = "ok",
@@ -161,8 +165,7 @@ static bool settle_active(struct work *work, struct settling *settling, struct s
         return store_audit(work, NULL, &record);
     enum node_life life = nodes->find(nodes->context, sandbox->node, creator->url);
     (void)life; /* it has just answered */
-    negotiate_claim(creator, work->now);
-    return negotiate_audit(work, creator);
+    return negotiate_grant(work, creator);
 }
 
 static enum kv_outcome settle_rule(struct kv *kv, void *argument, struct error *err)
@@ -228,7 +231,7 @@ static void settle_done(void *argument, const struct error *err)
 {
     struct settling *settling = argument;
     struct leasing *leasing = settling->leasing;
-    /* When the store failed the row is provisioning still: the node's next heartbeat has it asked for again. */
+    /* When the store failed the row is provisioning still: the next look at it has it asked for again. */
     const struct error *outcome = err->kind != ERROR_NONE ? err : &settling->outcome;
     settle_tell(leasing, settling->id, outcome);
     if (err->kind == ERROR_NONE && settling->destroy.id[0])

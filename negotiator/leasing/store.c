@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FORGET_AT_ONCE = 64, DUE_DIGITS = 16 };
+enum { DUE_DIGITS = 16 };
+static const char WATCH[] = "watch/";
 
 /* Every part was checked for '/' and length before: it always fits. */
 struct row_key {
@@ -115,16 +116,78 @@ void store_own(struct work *work, const struct sandbox *sandbox)
     put_text(work, key_of("owned", sandbox->principal, sandbox->id).text, "");
 }
 
+/* --- when it is looked at --- */
+
+static struct row_key due_key(int64_t at, const char *row)
+{
+    char when[DUE_DIGITS + 1];
+    snprintf(when, sizeof when, "%016" PRIx64, (uint64_t)at);
+    return key_of("due", when, row);
+}
+
+static void put_due(struct work *work, int64_t at, const char *row)
+{
+    put_text(work, due_key(at, row).text, "");
+    reaper_arm(work->leasing, at);
+}
+
+bool store_get_wake(struct work *work, const char *node, const char *id, int64_t *wake)
+{
+    AUTO_KV_VALUE value = {0};
+    if (!kv_get(work->kv, key_of("watch", node, id).text, &value, work->err))
+        return false;
+    *wake = value.revision ? strtoll(value.data, NULL, 10) : INT64_MAX;
+    return true;
+}
+
+/* A due row that stays behind because the store could not be read is found to be no longer meant. */
+static void drop_watch(struct work *work, const struct sandbox *sandbox, const char *row)
+{
+    int64_t wake = INT64_MAX;
+    if (store_get_wake(work, sandbox->node, sandbox->id, &wake) && wake != INT64_MAX)
+        kv_change_delete(work->change, due_key(wake, row).text);
+}
+
 void store_watch(struct work *work, const struct sandbox *sandbox, int64_t wake)
 {
-    char text[64];
-    snprintf(text, sizeof text, "%" PRId64 " %" PRId64, sandbox->deadline, wake);
-    put_text(work, key_of("watch", sandbox->node, sandbox->id).text, text);
+    char text[32];
+    struct row_key row = key_of("watch", sandbox->node, sandbox->id);
+    drop_watch(work, sandbox, row.text);
+    snprintf(text, sizeof text, "%" PRId64, wake);
+    put_text(work, row.text, text);
+    put_due(work, wake, row.text);
 }
 
 void store_unwatch(struct work *work, const struct sandbox *sandbox)
 {
-    kv_change_delete(work->change, key_of("watch", sandbox->node, sandbox->id).text);
+    struct row_key row = key_of("watch", sandbox->node, sandbox->id);
+    drop_watch(work, sandbox, row.text);
+    kv_change_delete(work->change, row.text);
+}
+
+struct watch_walk {
+    const char *after;
+    char (*ids)[RANDOM_ID_BYTES];
+    size_t count, limit;
+};
+
+static bool note_watched(void *cookie, const char *key, const struct kv_value *value UNUSED)
+{
+    struct watch_walk *walk = cookie;
+    const char *id = strrchr(key, '/') + 1;
+    if (strcmp(id, walk->after) != 0 && text_copy(walk->ids[walk->count], RANDOM_ID_BYTES, id))
+        walk->count++;
+    return walk->count < walk->limit;
+}
+
+bool store_list_watched(struct work *work, const char *node, const char *after, char (*ids)[RANDOM_ID_BYTES],
+                        size_t limit, size_t *count)
+{
+    struct watch_walk walk = {.after = after, .ids = ids, .limit = limit};
+    struct row_key first = key_of("watch", node, after), end = key_of("watch", node, "~"); /* '~' is after every id */
+    bool read = kv_range(work->kv, first.text, end.text, 0, note_watched, &walk, work->err);
+    *count = walk.count;
+    return read;
 }
 
 /* --- Idempotency-Key --- */
@@ -165,39 +228,55 @@ void store_delete_once(struct work *work, const char *hash)
 
 void store_forget_at(struct work *work, int64_t at, const char *key)
 {
-    char when[DUE_DIGITS + 1];
-    snprintf(when, sizeof when, "%016" PRIx64, (uint64_t)at);
-    put_text(work, key_of("due", when, key).text, "");
+    put_due(work, at, key);
 }
 
-struct due_list {
-    char *keys[FORGET_AT_ONCE];
-    size_t count;
-};
-
-static void due_list_done(struct due_list *list)
+const char *store_due_row(const char *due, int64_t *at)
 {
-    for (size_t i = 0; i < list->count; i++)
-        free(list->keys[i]);
+    const char *when = due + strlen("due/");
+    char *end = NULL;
+    if (!text_starts_with(due, "due/") || strlen(when) <= DUE_DIGITS + 1)
+        return NULL;
+    *at = (int64_t)strtoull(when, &end, 16);
+    return end == when + DUE_DIGITS && *end == '/' ? end + 1 : NULL;
 }
+
+struct due_walk {
+    char **keys;
+    size_t count, limit;
+    int64_t now, next;
+};
 
 static bool note_due(void *cookie, const char *key, const struct kv_value *value UNUSED)
 {
-    struct due_list *list = cookie;
-    list->keys[list->count++] = memory_string(key);
-    return list->count < FORGET_AT_ONCE;
+    struct due_walk *walk = cookie;
+    int64_t at = 0;
+    if (store_due_row(key, &at) && at > walk->now) {
+        walk->next = at;
+        return false;
+    }
+    if (walk->count == walk->limit) {
+        walk->next = walk->now;
+        return false;
+    }
+    walk->keys[walk->count++] = memory_string(key);
+    return true;
+}
+
+bool store_list_due(struct work *work, char *keys[], size_t limit, size_t *count, int64_t *next)
+{
+    struct due_walk walk = {.keys = keys, .limit = limit, .now = work->now, .next = INT64_MAX};
+    bool read = kv_range(work->kv, "due/", NULL, 0, note_due, &walk, work->err);
+    *count = walk.count;
+    *next = walk.next;
+    return read;
 }
 
 /* A sandbox takes its row among its owner's with it. One that has not ended (it cannot be) stays. */
-static bool forget(struct work *work, const char *row)
+static bool forget_sandbox(struct work *work, const char *row, const char *id)
 {
-    static const char SANDBOX[] = "sandbox/";
-    if (!text_starts_with(row, SANDBOX)) {
-        kv_change_delete(work->change, row);
-        return true;
-    }
     AUTO_SANDBOX sandbox = {0};
-    if (!store_get_sandbox(work, row + strlen(SANDBOX), &sandbox))
+    if (!store_get_sandbox(work, id, &sandbox))
         return false;
     if (sandbox.revision == 0 || !sandbox_has_ended(&sandbox))
         return true;
@@ -207,97 +286,51 @@ static bool forget(struct work *work, const char *row)
     return true;
 }
 
-enum kv_outcome store_forget_due(struct work *work)
+/* A refresh lets a family live longer than was thought when it was to be forgotten. */
+static bool forget_family(struct work *work, const char *row)
 {
-    __attribute__((cleanup(due_list_done))) struct due_list list = {0};
-    char end[32];
-    snprintf(end, sizeof end, "due/%016" PRIx64, (uint64_t)work->now);
-    if (!kv_range(work->kv, "due/", end, FORGET_AT_ONCE, note_due, &list, work->err))
-        return KV_FAILED;
-    if (list.count == 0)
-        return KV_APPLIED;
-    AUTO(kv_change) *change = kv_change_new();
-    struct work own = *work;
-    own.change = change;
-    for (size_t i = 0; i < list.count; i++) {
-        const char *row = list.keys[i] + strlen("due/") + DUE_DIGITS + 1;
-        kv_change_delete(change, list.keys[i]);
-        if (!forget(&own, row))
-            return KV_FAILED;
-    }
-    return kv_apply(work->kv, change, work->err);
-}
-
-/* --- a node's sandboxes --- */
-
-struct watch_list {
-    struct watched *rows;
-    size_t count, capacity;
-};
-
-static bool note_watched(void *cookie, const char *key, const struct kv_value *value)
-{
-    struct watch_list *list = cookie;
-    if (list->count == list->capacity) {
-        list->capacity = list->capacity ? list->capacity * 2 : 64;
-        list->rows = memory_resize(list->rows, list->capacity * sizeof *list->rows);
-    }
-    struct watched row = {0};
-    const char *id = strrchr(key, '/');
-    char *rest = NULL;
-    if (id == NULL || !text_copy(row.id, sizeof row.id, id + 1))
-        return true;
-    row.deadline = strtoll(value->data, &rest, 10);
-    row.wake = strtoll(rest, NULL, 10);
-    list->rows[list->count++] = row;
-    return true;
-}
-
-bool store_list_watched(struct work *work, const char *node, struct watched **list, size_t *count)
-{
-    struct watch_list walk = {0};
-    if (!kv_range(work->kv, key_of("watch", node, "").text, NULL, 0, note_watched, &walk, work->err)) {
-        free(walk.rows);
+    static const int64_t AFTER_MS = 60000;
+    AUTO_KV_VALUE value = {0};
+    if (!kv_get(work->kv, row, &value, work->err))
         return false;
-    }
-    *list = walk.rows;
-    *count = walk.count;
+    json_t *json = value.revision ? json_loadb(value.data, value.size, 0, NULL) : NULL;
+    int64_t until = json_integer_value(json_object_get(json, "until")) * 1000 + AFTER_MS;
+    json_decref(json);
+    if (until > work->now)
+        put_due(work, until, row);
+    else
+        kv_change_delete(work->change, row);
     return true;
 }
 
-struct overdue_walk {
-    struct watch_list list;
-    const char *after;
-    size_t seen, limit;
-    int64_t deadline;
-    char last[KV_KEY_MAX_BYTES + 1];
-};
-
-static bool note_overdue(void *cookie, const char *key, const struct kv_value *value)
+bool store_forget(struct work *work, const char *due)
 {
-    struct overdue_walk *walk = cookie;
-    if (strcmp(key, walk->after) == 0)
+    static const char SANDBOX[] = "sandbox/";
+    int64_t at = 0;
+    const char *row = store_due_row(due, &at);
+    kv_change_delete(work->change, due);
+    if (row == NULL)
         return true;
-    bool fits = text_copy(walk->last, sizeof walk->last, key);
-    bool more = ++walk->seen < walk->limit;
-    if (fits && strtoll(value->data, NULL, 10) < walk->deadline)
-        note_watched(&walk->list, key, value);
-    return more;
+    if (text_starts_with(row, SANDBOX))
+        return forget_sandbox(work, row, row + strlen(SANDBOX));
+    if (text_starts_with(row, "family/"))
+        return forget_family(work, row);
+    kv_change_delete(work->change, row);
+    return true;
 }
 
-bool store_list_overdue(struct work *work, const char *after, size_t limit, int64_t deadline, struct watched **list,
-                        size_t *count, char *next, size_t size)
+void store_postpone(struct work *work, const char *due, int64_t at)
 {
-    struct overdue_walk walk = {.after = after, .limit = limit, .deadline = deadline};
-    if (!kv_range(work->kv, after[0] ? after : "watch/", "watch0", 0, note_overdue, &walk, work->err)) {
-        free(walk.list.rows);
-        return false;
-    }
-    if (walk.seen < limit || !text_copy(next, size, walk.last))
-        next[0] = '\0';
-    *list = walk.list.rows;
-    *count = walk.list.count;
-    return true;
+    char text[32];
+    int64_t before = 0;
+    const char *row = store_due_row(due, &before);
+    kv_change_delete(work->change, due);
+    if (row == NULL)
+        return;
+    snprintf(text, sizeof text, "%" PRId64, at);
+    if (text_starts_with(row, WATCH))
+        put_text(work, row, text);
+    put_due(work, at, row);
 }
 
 /* --- ends of a rule --- */

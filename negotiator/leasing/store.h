@@ -4,10 +4,10 @@
  *    thread/<principal>/<thread id>    struct lease
  *    name/<principal>/<name>           the id of the live sandbox of that name
  *    owned/<principal>/<id>            "": every sandbox of a principal, while it is remembered
- *    watch/<node>/<id>                 "<deadline> <wake>": every sandbox that has not ended; looked at when its node's
- *                                      heartbeat does not name it, or from `wake` on
+ *    watch/<node>/<id>                 "<wake>": every sandbox that has not ended, and when it is looked at next
  *    once/<hash>                       an Idempotency-Key: body hash and sandbox
- *    due/<16 hex digits of ms>/<key>   the row `key` is forgotten at that time */
+ *    due/<16 hex digits of ms>/<key>   what is to be done then, in order of time: a look at the sandbox of a watch row,
+ *                                      the row `key` forgotten when it is another one */
 #pragma once
 
 #include "negotiator/leasing/leasing.h"
@@ -36,9 +36,10 @@ void store_delete_lease(struct work *work, const char *principal, const struct l
 void store_take_name(struct work *work, const struct sandbox *sandbox);
 void store_free_name(struct work *work, const struct sandbox *sandbox);
 void store_own(struct work *work, const struct sandbox *sandbox);
+/** It is looked at at `wake` (the time itself, or one that is over: at once), and not when it was to be before. */
 void store_watch(struct work *work, const struct sandbox *sandbox, int64_t wake);
 void store_unwatch(struct work *work, const struct sandbox *sandbox);
-/** The row `key` is deleted when a heartbeat comes after `at`. */
+/** The row `key` is deleted at that time. */
 void store_forget_at(struct work *work, int64_t at, const char *key);
 
 struct once {
@@ -50,21 +51,24 @@ bool store_get_once(struct work *work, const char *hash, struct once *once) MUST
 void store_put_once(struct work *work, const char *hash, const struct once *once);
 void store_delete_once(struct work *work, const char *hash);
 
-/** Deletes up to a bounded number of rows that are due; with what hangs on them. */
-enum kv_outcome store_forget_due(struct work *work) MUST_USE;
+#define STORE_DUE_BYTES (KV_KEY_MAX_BYTES + 1)
 
-/** One sandbox under watch on a node. */
-struct watched {
-    char id[RANDOM_ID_BYTES];
-    int64_t deadline, wake;
-};
-/** All of a node; the caller frees *list. */
-bool store_list_watched(struct work *work, const char *node, struct watched **list, size_t *count) MUST_USE;
+/** The row that is due, of a due row's key, and since when; NULL when the key is none. */
+const char *store_due_row(const char *due, int64_t *at) MUST_USE;
+/** The keys of the first rows that are due by now, at most `limit` (the caller frees each); *next gets when the first
+ *  later one is, INT64_MAX when there is none, or now when there may be more. */
+bool store_list_due(struct work *work, char *keys[], size_t limit, size_t *count, int64_t *next) MUST_USE;
+/** Adds to the change what a due row brings about that is no look at a sandbox: the row it names goes, with what hangs
+ * on it; or comes later when it lives longer by now. */
+bool store_forget(struct work *work, const char *due) MUST_USE;
+/** Adds to the change that what is due then comes at `at` instead. */
+void store_postpone(struct work *work, const char *due, int64_t at);
 
-/** Of all nodes, from the row after `after` ("" the first) on: at most `limit` rows are looked at, and *list has those
- *  whose deadline is before `deadline`; `next` is where to go on, "" at the end. The caller frees *list. */
-bool store_list_overdue(struct work *work, const char *after, size_t limit, int64_t deadline, struct watched **list,
-                        size_t *count, char *next, size_t size) MUST_USE;
+/** When that sandbox is looked at next; INT64_MAX when it is not under watch. */
+bool store_get_wake(struct work *work, const char *node, const char *id, int64_t *wake) MUST_USE;
+/** The ids of the sandboxes under watch on a node, in order, from the one after `after` ("" the first) on. */
+bool store_list_watched(struct work *work, const char *node, const char *after, char (*ids)[RANDOM_ID_BYTES],
+                        size_t limit, size_t *count) MUST_USE;
 
 /** Adds a record about `caller` to the change; the fields of `record` that are set stay. */
 bool store_audit(struct work *work, const struct caller *caller, struct audit_record *record) MUST_USE;

@@ -119,7 +119,7 @@ static UNUSED unsigned node_prepares(void)
 }
 
 /** One heartbeat; takes both lists. The reply (the caller decrefs), NULL with err when it was refused. */
-static json_t *node_beat(json_t *sandboxes, json_t *ended, struct error *err)
+static UNUSED json_t *node_beat(json_t *sandboxes, json_t *ended, struct error *err)
 {
     AUTO(node_caller) *caller = node_caller_new();
     AUTO_FREE char *url = memory_printf("http://127.0.0.1:%u/node/v1/message", http_server_port(stage.server));
@@ -192,7 +192,10 @@ static void stage_open(void)
                                                                      .max_lifetime_max_s = 86400,
                                                                      .resources = {1000, 512, 1024, 256}},
                                                           .wall_ms = clock_wall_ms});
-    stage.plane = (struct plane){stage.leasing, stage.fleet, stage.ledger, stage.principals, NULL};
+    stage.plane = (struct plane){.leasing = stage.leasing,
+                                 .fleet = stage.fleet,
+                                 .ledger = stage.ledger,
+                                 .principals = stage.principals};
     struct http_server_options options = {.host = "127.0.0.1",
                                           .loops = 2,
                                           .name = "negotiator",

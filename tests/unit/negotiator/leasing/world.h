@@ -1,7 +1,7 @@
 /** world.h - leasing with a memory store, a clock that stands still until told, and nodes that do as they are told. */
 #pragma once
 
-#include "negotiator/leasing/leasing.h"
+#include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/ledger/audit.h"
 #include "negotiator/ledger/kv_internal.h"
 #include "shared/base/memory.h"
@@ -45,6 +45,7 @@ struct world {
     struct kv *kv; /* the ledger's */
     struct ledger *ledger;
     struct leasing *leasing;
+    struct leasing *before; /* of a start before: NULL when there was none */
     struct key master;
     unsigned conflict_percent;
 };
@@ -80,6 +81,11 @@ static uint64_t fake_incarnation(void *context, const char *node UNUSED)
     uint64_t incarnation = world->incarnation;
     pthread_mutex_unlock(&world->mutex);
     return incarnation;
+}
+
+static uint32_t fake_key_epoch(void *context UNUSED, const char *node UNUSED)
+{
+    return 1;
 }
 
 static void fake_call(void *context, const char *node, json_t *message,
@@ -148,7 +154,8 @@ static struct leasing *world_leasing(struct world *world)
                                                            .place = fake_place,
                                                            .find = fake_find,
                                                            .call = fake_call,
-                                                           .incarnation = fake_incarnation},
+                                                           .incarnation = fake_incarnation,
+                                                           .key_epoch = fake_key_epoch},
                                                  .limits = {.ttl_default_s = 900,
                                                             .ttl_max_s = 3600,
                                                             .idle_timeout_s = 3600,
@@ -158,9 +165,37 @@ static struct leasing *world_leasing(struct world *world)
                                                  .wall_ms = world_clock});
 }
 
-static struct world *world_new(unsigned conflict_percent)
+static enum kv_outcome nothing_rule(struct kv *kv UNUSED, void *argument UNUSED, struct error *err UNUSED)
+{
+    return KV_APPLIED;
+}
+
+/** Lets the ledger do what is due by now, what that brings about, and so on until nothing more is. */
+static UNUSED void settle(struct world *world)
 {
     struct error err = {0};
+    struct ledger_figures before, after;
+    do {
+        ledger_figures(world->ledger, &before);
+        CHECK(ledger_run(world->ledger, nothing_rule, NULL, &err));
+        CHECK(ledger_run(world->ledger, nothing_rule, NULL, &err));
+        ledger_figures(world->ledger, &after);
+    } while (after.rules > before.rules + 2);
+}
+
+static void world_begin(struct world *world)
+{
+    struct error err = {0};
+    world->ledger = ledger_start(world->kv, &err);
+    CHECK(world->ledger != NULL);
+    ledger_set_clock(world->ledger, world_clock);
+    world->leasing = world_leasing(world);
+    CHECK(leasing_start(world->leasing, &err));
+    settle(world);
+}
+
+static struct world *world_new(unsigned conflict_percent)
+{
     struct world *world = memory_new(sizeof *world);
     keys_start();
     key_random(&world->master);
@@ -171,11 +206,20 @@ static struct world *world_new(unsigned conflict_percent)
     world->life = NODE_ALIVE;
     world->conflict_percent = conflict_percent;
     world->kv = kv_memory_new(conflict_percent, 42);
-    world->ledger = ledger_start(world->kv, &err);
-    world->leasing = world_leasing(world);
-    CHECK(world->ledger != NULL);
+    world_begin(world);
     CHECK(pthread_create(&world->node, NULL, fake_node, world) == 0);
     return world;
+}
+
+/** The negotiator starts anew on the same store: what it knew by heart is gone. */
+static UNUSED void world_restart(struct world *world)
+{
+    struct error err = {0};
+    CHECK(world->before == NULL);
+    leasing_stopping(world->leasing);
+    world->before = world->leasing;
+    world->leasing = world_leasing(world);
+    CHECK(leasing_start(world->leasing, &err));
 }
 
 static enum kv_outcome world_verify(struct kv *kv, void *argument, struct error *err)
@@ -202,6 +246,7 @@ static void world_free(struct world *world)
     CHECK(ledger_run(world->ledger, world_verify, world, &err));
     ledger_stop(world->ledger);
     leasing_free(world->leasing);
+    leasing_free(world->before);
     for (struct fake_call *next, *each = world->first; each; each = next) { /* of answers that came last */
         next = each->next;
         json_decref(each->message);
@@ -213,7 +258,7 @@ static void world_free(struct world *world)
     free(world);
 }
 
-static void world_set_mode(struct world *world, enum fake_mode mode, enum error_kind kind)
+static UNUSED void world_set_mode(struct world *world, enum fake_mode mode, enum error_kind kind)
 {
     pthread_mutex_lock(&world->mutex);
     world->mode = mode;
@@ -325,7 +370,7 @@ static struct negotiation *attempt_wait(struct attempt *attempt)
     return attempt->n;
 }
 
-static void attempt_wait_started(struct attempt *attempt)
+static UNUSED void attempt_wait_started(struct attempt *attempt)
 {
     pthread_mutex_lock(&attempt->world->mutex);
     while (!attempt->started && !attempt->done)
@@ -417,11 +462,6 @@ static enum kv_outcome beat_rule(struct kv *kv, void *argument, struct error *er
     return leasing_report_rule(kv, &((struct beat *)argument)->report, err);
 }
 
-static enum kv_outcome nothing_rule(struct kv *kv UNUSED, void *argument UNUSED, struct error *err UNUSED)
-{
-    return KV_APPLIED;
-}
-
 static void beat_act(void *argument, const struct error *err)
 {
     struct beat *beat = argument;
@@ -429,24 +469,40 @@ static void beat_act(void *argument, const struct error *err)
     leasing_report_act(&beat->report);
 }
 
-/** Takes `sandboxes` and `ended`; the ended ids that were acknowledged (the caller decrefs). */
-static UNUSED json_t *heartbeat(struct world *world, int64_t previous_ms, json_t *sandboxes, json_t *ended)
+static UNUSED void later(struct world *world, int64_t ms)
 {
-    struct error err = {0};
-    json_t *message = json_pack("{s:o, s:o}", "sandboxes", sandboxes, "ended", ended);
-    struct beat beat = {.report = {.leasing = world->leasing,
-                                   .node = "n1",
-                                   .message = message,
-                                   .incarnation = fake_incarnation(world, "n1"),
-                                   .previous_seen_ms = previous_ms}};
+    world_now += ms;
+    settle(world);
+}
+
+/** Takes `sandboxes` and `ended`; the ended ids that were acknowledged (the caller decrefs). *full_wanted may be NULL.
+ */
+static UNUSED json_t *heartbeat_of(struct world *world, bool full, json_t *sandboxes, json_t *ended, bool *full_wanted)
+{
+    json_t *message = json_pack("{s:b, s:o, s:o}", "full", full, "sandboxes", sandboxes, "ended", ended);
+    struct beat beat = {
+        .report = {
+            .leasing = world->leasing, .node = "n1", .message = message, .incarnation = fake_incarnation(world, "n1")}};
     ledger_submit(world->ledger, beat_rule, beat_act, &beat);
-    /* Twice: what the first one's answer queued has run after the second. */
-    CHECK(ledger_run(world->ledger, nothing_rule, NULL, &err));
-    CHECK(ledger_run(world->ledger, nothing_rule, NULL, &err));
+    settle(world);
     json_t *known = json_incref(beat.report.ended_known);
+    if (full_wanted)
+        *full_wanted = beat.report.full_wanted;
     leasing_report_done(&beat.report);
     json_decref(message);
     return known;
+}
+
+/** One that names all; takes `sandboxes`. */
+static UNUSED void full_beat(struct world *world, json_t *sandboxes)
+{
+    json_decref(heartbeat_of(world, true, sandboxes, json_array(), NULL));
+}
+
+/** One that names what changed; takes `sandboxes`. */
+static UNUSED void delta_beat(struct world *world, json_t *sandboxes)
+{
+    json_decref(heartbeat_of(world, false, sandboxes, json_array(), NULL));
 }
 
 static UNUSED json_t *on_node(const char *id, int64_t active_at, int64_t deadline)
@@ -455,7 +511,7 @@ static UNUSED json_t *on_node(const char *id, int64_t active_at, int64_t deadlin
 }
 
 /** Runs `scenario` with a calm store and with one that refuses 40 % of what it compares. */
-static void in_both_worlds(void (*scenario)(struct world *world))
+static UNUSED void in_both_worlds(void (*scenario)(struct world *world))
 {
     for (unsigned percent = 0; percent <= 40; percent += 40) {
         struct world *world = world_new(percent);

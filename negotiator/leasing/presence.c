@@ -1,0 +1,230 @@
+#include "negotiator/leasing/presence.h"
+
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Both begin with their name. */
+static int compare(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* --- nodes --- */
+
+static void drop_entries(struct presence_node *node)
+{
+    tdestroy(node->entries, free);
+    node->entries = NULL;
+    node->count = 0;
+    node->unlooked = NULL;
+}
+
+static void node_free(void *held)
+{
+    drop_entries(held);
+    free(held);
+}
+
+void presence_done(struct presence *presence)
+{
+    tdestroy(presence->nodes, node_free);
+    presence->nodes = NULL;
+}
+
+struct presence_node *presence_find(const struct presence *presence, const char *name)
+{
+    void *const *found = tfind(name, &presence->nodes, compare);
+    return found ? *found : NULL;
+}
+
+struct presence_node *presence_node(struct presence *presence, const char *name)
+{
+    struct presence_node *node = presence_find(presence, name);
+    if (node)
+        return node;
+    node = memory_new(sizeof *node);
+    if (!text_copy(node->name, sizeof node->name, name) || tsearch(node, &presence->nodes, compare) == NULL)
+        abort(); /* a node's name was bounded before; and memory ended */
+    return node;
+}
+
+void presence_hear(struct presence_node *node, uint64_t incarnation, int64_t now)
+{
+    bool same = node->heard_ms > 0 && node->incarnation == incarnation;
+    if (!same) {
+        drop_entries(node);
+        node->has_list = false;
+    }
+    node->incarnation = incarnation;
+    node->previous_ms = same ? node->heard_ms : 0;
+    node->heard_ms = now;
+}
+
+/* --- its sandboxes --- */
+
+struct presence_entry *presence_entry(const struct presence_node *node, const char *id)
+{
+    void *const *found = node ? tfind(id, &node->entries, compare) : NULL;
+    return found ? *found : NULL;
+}
+
+static void unlink_entry(struct presence_entry *entry)
+{
+    if (entry->at == NULL)
+        return;
+    *entry->at = entry->next;
+    if (entry->next)
+        entry->next->at = entry->at;
+    entry->next = NULL;
+    entry->at = NULL;
+}
+
+static void to_be_looked(struct presence_node *node, struct presence_entry *entry)
+{
+    entry->version++;
+    if (entry->at)
+        return;
+    entry->next = node->unlooked;
+    entry->at = &node->unlooked;
+    if (entry->next)
+        entry->next->at = &entry->next;
+    node->unlooked = entry;
+}
+
+struct presence_entry *presence_pick(struct presence_node *node)
+{
+    struct presence_entry *entry = node->unlooked;
+    if (entry)
+        unlink_entry(entry);
+    return entry;
+}
+
+void presence_looked(struct presence_entry *entry, uint32_t version)
+{
+    if (entry && entry->version == version)
+        unlink_entry(entry);
+}
+
+static void entry_free(void *held)
+{
+    unlink_entry(held);
+    free(held);
+}
+
+static void forget(struct presence_node *node, const char *id)
+{
+    struct presence_entry *entry = presence_entry(node, id);
+    if (entry == NULL)
+        return;
+    unlink_entry(entry);
+    tdelete(entry, &node->entries, compare);
+    free(entry);
+    node->count--;
+}
+
+/* NULL when there is no room. */
+static struct presence_entry *add(struct presence_node *node, const char *id)
+{
+    if (node->count >= PRESENCE_SANDBOXES_MAX)
+        return NULL;
+    struct presence_entry *entry = memory_new(sizeof *entry);
+    if (!text_copy(entry->id, sizeof entry->id, id) || tsearch(entry, &node->entries, compare) == NULL)
+        abort(); /* an id was checked before; and memory ended */
+    node->count++;
+    return entry;
+}
+
+/* Entries of before that are named again keep what is known of them. */
+static struct presence_entry *take_over(struct presence_node *node, void **before, const char *id)
+{
+    void *const *found = tfind(id, before, compare);
+    struct presence_entry *entry = found ? *found : NULL;
+    if (entry == NULL)
+        return add(node, id);
+    if (node->count >= PRESENCE_SANDBOXES_MAX)
+        return NULL;
+    tdelete(entry, before, compare);
+    if (tsearch(entry, &node->entries, compare) == NULL)
+        abort(); /* memory ended */
+    node->count++;
+    return entry;
+}
+
+static uint64_t amount(const json_t *told, const char *name)
+{
+    json_int_t value = json_integer_value(json_object_get(told, name));
+    return value > 0 ? (uint64_t)value : 0;
+}
+
+static void take_one(struct presence_node *node, struct presence_entry *entry, const json_t *told)
+{
+    int64_t deadline = json_integer_value(json_object_get(told, "deadline"));
+    uint64_t epoch = amount(told, "epoch");
+    epoch = epoch <= UINT32_MAX ? epoch : UINT32_MAX;
+    if (entry->version == 0 || entry->deadline_ms != deadline || entry->epoch != epoch)
+        to_be_looked(node, entry);
+    entry->active_ms = json_integer_value(json_object_get(told, "active_at"));
+    entry->deadline_ms = deadline;
+    entry->epoch = (uint32_t)epoch;
+    entry->cpu_ms = amount(told, "cpu_ms");
+    entry->memory_bytes = amount(told, "memory_bytes");
+}
+
+static void take_list(struct presence_node *node, const json_t *list, void **before)
+{
+    size_t i;
+    json_t *told;
+    json_array_foreach (list, i, told) {
+        const char *id = json_string_value(json_object_get(told, "id"));
+        if (!random_is_id(id, "sbx"))
+            continue;
+        struct presence_entry *entry = presence_entry(node, id);
+        if (entry == NULL)
+            entry = take_over(node, before, id);
+        if (entry)
+            take_one(node, entry, told);
+    }
+}
+
+void presence_take(struct presence_node *node, const json_t *message, bool full)
+{
+    size_t i;
+    json_t *told;
+    void *before = full ? node->entries : NULL;
+    if (full) {
+        node->entries = NULL;
+        node->count = 0;
+        node->has_list = true;
+    }
+    take_list(node, json_object_get(message, "sandboxes"), &before);
+    tdestroy(before, entry_free);
+    json_array_foreach (json_object_get(message, "ended"), i, told) {
+        const char *id = json_string_value(json_object_get(told, "id"));
+        if (random_is_id(id, "sbx"))
+            forget(node, id);
+    }
+}
+
+/* --- what follows from it --- */
+
+bool presence_lacks(const struct presence_node *node, const char *id, int64_t since, uint64_t incarnation)
+{
+    if (node == NULL || !node->has_list || presence_entry(node, id))
+        return false;
+    /* An earlier start made it, and what a start took over is in its first list. Else: what was made after the
+     * heartbeat before the last one was made may not have reached the node when it made the last one. */
+    return (incarnation > 0 && incarnation < node->incarnation) || (node->previous_ms > 0 && node->previous_ms > since);
+}
+
+int64_t presence_expiry(const struct presence_entry *entry, const struct lease *lease, int64_t now)
+{
+    /* A node's clock is not ours: a sign of life in the future counts as now. */
+    int64_t seen = entry && entry->active_ms < now ? entry->active_ms : entry ? now : 0;
+    int64_t used_until = seen + lease->idle_timeout_s * 1000;
+    int64_t ends = used_until > lease->expires_at ? used_until : lease->expires_at;
+    return ends < lease->max_expires_at ? ends : lease->max_expires_at;
+}
