@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #define JOURNAL_RECORD_MAX 65536
+#define JOURNAL_LINE_BYTES 18 /* of a record's line beside its text */
 
 struct journal_file;
 
@@ -38,3 +39,15 @@ bool journal_file_replace(struct journal_file *file, const char *const *texts, s
                           struct error *err) MUST_USE;
 
 uint64_t journal_file_bytes(const struct journal_file *file) MUST_USE;
+
+/** To read what was written (journal_walk); the file's own, the same number as long as it is open. */
+int journal_file_fd(const struct journal_file *file) MUST_USE;
+
+/** Tells the records of a journal's descriptor from byte *offset, where one begins, up to `until` (more than there is
+ * is fine), and moves *offset behind each one told. ERROR_INTERNAL for what is no whole record: here nothing is cut.
+ *  Where the visitor stops, *offset stays before its record. `visit` may be NULL. Any thread. */
+bool journal_walk(int fd, uint64_t *offset, uint64_t until, journal_visit *visit, void *cookie,
+                  struct error *err) MUST_USE;
+
+/** fsync(2) of a folder of which the descriptor may be O_PATH: names made or changed in it are durable then. */
+bool journal_folder_sync(int folder, struct error *err) MUST_USE;

@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MARKS_LEDGER_BYTES 64 /* a ledger id with its NUL */
+#define MARKS_LEDGER_BYTES 64   /* a ledger id with its NUL */
+#define MARKS_PAGE_MAX     4096 /* marks of one page */
 
 struct marks;
 struct marks_batch;
@@ -18,15 +19,15 @@ struct marks_batch;
 struct marks_options {
     int folder; /* of STATE/sandboxd/journal; borrowed */
     /** New marks are in force: cut what they refuse on all loops, then call marks_cut_done(batch) once from any thread.
-     *  Called on the marks thread. */
+     *  Called on the marks thread, which then waits. NULL: nobody has streams. */
     void (*cut)(void *context, struct marks_batch *batch);
     void *context;
 };
 
-/** Reads the journal: from here on marks_refuses answers. A journal that is damaged before its end is ERROR_INTERNAL
- *  and the node must not listen. Starts the thread that writes. */
+/** Reads the journal "marks": from here on marks_refuses answers. A journal that is damaged before its end is
+ * ERROR_INTERNAL and the node must not listen. Starts the thread that writes. */
 struct marks *marks_open(const struct marks_options *options, struct error *err) MUST_USE;
-/** NULL is allowed. */
+/** Calls what done is still owed, whether their pages were taken or not; does not wait for a cut. NULL is allowed. */
 void marks_free(struct marks *marks);
 DEFINE_AUTO(marks)
 
@@ -43,11 +44,11 @@ void marks_raise_epoch(struct marks *marks, const char *sandbox_id, uint32_t epo
 /** Where this node is: {"ledger_id", "cursor"}. The caller owns it. Any thread. */
 json_t *marks_position(struct marks *marks) MUST_USE;
 
-/** Takes a page of the negotiator: {"ledger_id", "after", "upto", "marks": [...]}: all its marks with after < n <= upto.
- *  Taken when it is of our ledger and `after` is not beyond our cursor, or of another one and after is 0 (marks of the
- *  former ledger stay in force until they end); else nothing changes. done(cookie) is called once, on the marks thread,
- *  when it is durable, in force and cut (or was not taken): marks_position then tells. ERROR_INVALID at once, and done
- *  is not called. Any thread. */
+/** Takes a page of the negotiator: {"ledger_id", "after", "upto", "marks": [...]}: all its marks with after < n <=
+ * upto. Taken when it is of our ledger and `after` is not beyond our cursor, or of another one and after is 0 (marks of
+ * the former ledger stay in force until they end); else nothing changes. done(cookie) is called once, on the marks
+ * thread, when it is durable, in force and cut (or was not taken): marks_position then tells. ERROR_INVALID at once,
+ * and done is not called. Any thread. */
 bool marks_take(struct marks *marks, const json_t *page, void (*done)(void *cookie), void *cookie,
                 struct error *err) MUST_USE;
 
@@ -57,3 +58,6 @@ struct marks_batch;
 bool marks_batch_refuses(const struct marks_batch *batch, const struct capability_claims *claims,
                          int64_t now_ms) MUST_USE;
 void marks_cut_done(struct marks_batch *batch);
+/** Calls visit for each mark of the batch, until it says false. */
+void marks_batch_each(const struct marks_batch *batch, bool (*visit)(void *cookie, const struct mark *mark),
+                      void *cookie);
