@@ -1,5 +1,6 @@
 /* parley-sandboxd: is the launcher; the same program, started by it with PARLEY_FRONT_FD, is the front. */
 #include "sandboxd/front/front.h"
+#include "sandboxd/launcher/enrol.h"
 #include "sandboxd/launcher/front_process.h"
 #include "sandboxd/launcher/launcher.h"
 #include "shared/base/log.h"
@@ -40,6 +41,7 @@ static enum mode take_mode(int *argc, char *argv[])
 static void print_help(void)
 {
     puts("parley-sandboxd [--SETTING VALUE ...]   runs sandboxes on this machine; as root\n"
+         "parley-sandboxd enrol --help            gives this machine its key, first\n"
          "\n"
          "  --doctor    which layers of isolation this host gives, as JSON lines\n"
          "  --purge     ends and removes every sandbox of the state folder\n"
@@ -68,6 +70,8 @@ static int run(enum mode mode, const struct settings *settings, char *argv[])
 
 int main(int argc, char *argv[])
 {
+    if (argc > 1 && strcmp(argv[1], "enrol") == 0)
+        return enrol_main(argc - 2, argv + 2);
     enum mode mode = take_mode(&argc, argv);
     if (mode == MODE_HELP)
         print_help();

@@ -29,14 +29,6 @@ static bool accepts_sse(const struct http_request *request)
 
 /* ---- exec ---- */
 
-static void audit_exec(const struct http_request *request, const struct command *command)
-{
-    char title[2048];
-    command_title(command, title, sizeof title);
-    plane_audit(request, "exec", "id=%s cwd=%s command=%s", command->id[0] ? command->id : "-",
-                command->cwd ? command->cwd : "/workspace", title);
-}
-
 static void handle_exec(struct http_request *request)
 {
     struct error err = {0};
@@ -63,7 +55,7 @@ static void handle_exec(struct http_request *request)
         plan.kind = OUTPUT_REPLY_STREAM;
         plan.mode = FOLLOWER_DRIVER;
     }
-    audit_exec(request, exec.command); /* written before it is done */
+    exec.command->origin = plane_origin(request); /* recorded when it is started, not when it is there already */
     struct output_reply *reply = output_reply_new(request, &plan);
     process_exec(plane_of(request)->sandboxes, sandbox_of(request), exec.command, output_reply_follower(reply));
 }
@@ -136,9 +128,12 @@ static void handle_one(struct http_request *request)
 
 static void handle_kill(struct http_request *request)
 {
+    struct error err = {0};
     struct process_call call = call_of(request, answer_empty);
-    plane_audit(request, "kill", "id=%s", call.process_id);
-    process_kill(plane_of(request)->sandboxes, &call);
+    if (plane_audit(request, &err, "kill", "id=%s", call.process_id))
+        process_kill(plane_of(request)->sandboxes, &call);
+    else
+        http_reply_error(request, &err);
 }
 
 static bool parse_signal(const json_t *body, int *number, struct error *err)
@@ -166,8 +161,10 @@ static void handle_signal(struct http_request *request)
         return;
     }
     struct process_call call = call_of(request, answer_empty);
-    plane_audit(request, "signal", "id=%s signal=%d", call.process_id, number);
-    process_signal(plane_of(request)->sandboxes, &call, number);
+    if (plane_audit(request, &err, "signal", "id=%s signal=%d", call.process_id, number))
+        process_signal(plane_of(request)->sandboxes, &call, number);
+    else
+        http_reply_error(request, &err);
 }
 
 /* A query switch: 1, true, 0, false, missing (false). */
@@ -191,7 +188,9 @@ static void handle_stdin(struct http_request *request)
     }
     size_t size = 0;
     const char *body = http_request_body(request, &size);
+    AUTO_FREE char *origin = plane_origin(request);
     struct process_call call = call_of(request, answer_empty);
+    call.origin = origin;
     process_write(plane_of(request)->sandboxes, &call, body ? body : "", size, eof);
 }
 

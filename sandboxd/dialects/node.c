@@ -172,6 +172,69 @@ static bool handle_deadline(struct http_request *request, const json_t *message,
     return true;
 }
 
+/* ---- marks ---- */
+
+/* A page on its way: the request is on that loop, if it still waits. */
+struct page {
+    struct loop *loop;
+    uint64_t request;
+};
+
+static void answer_marks(void *cookie)
+{
+    AUTO_FREE struct page *page = cookie;
+    struct http_request *request = http_request_find(page->loop, page->request);
+    if (!request)
+        return;
+    const struct waiting *waiting = http_request_identity(request);
+    json_t *answer = marks_position(plane_of(request)->marks);
+    json_object_set_new(answer, "ok", json_true());
+    reply_sealed(request, waiting->number, answer);
+}
+
+static void marks_settled(void *cookie)
+{
+    struct page *page = cookie;
+    loop_post(page->loop, answer_marks, page);
+}
+
+static bool handle_marks(struct http_request *request, const json_t *message, uint64_t number, struct error *err)
+{
+    (void)wait_for(request, number, "");
+    struct page *page = memory_new(sizeof *page);
+    *page = (struct page){.loop = http_request_loop(request), .request = http_request_number(request)};
+    if (marks_take(plane_of(request)->marks, message, marks_settled, page, err))
+        return true;
+    free(page);
+    return false;
+}
+
+/* ---- rekey ---- */
+
+static void rekeyed(void *cookie, const struct verb_answer *answer)
+{
+    struct http_request *request = find_waiting(cookie, answer);
+    if (!request)
+        return;
+    const struct waiting *waiting = http_request_identity(request);
+    log_info("node", "the node's key has a new epoch: this front ends, the next one has it");
+    reply_sealed(request, waiting->number, json_pack("{s:b}", "ok", 1));
+}
+
+static bool handle_rekey(struct http_request *request, const json_t *message, uint64_t number, struct error *err)
+{
+    const json_t *epoch = json_object_get(message, "epoch");
+    struct fl_rekey rekey = {0};
+    if (!json_is_integer(epoch) || json_integer_value(epoch) < 2 || json_integer_value(epoch) > UINT32_MAX)
+        return error_set(err, ERROR_INVALID, "rekey: epoch: from 2");
+    rekey.epoch = (uint32_t)json_integer_value(epoch);
+    if (!enrol_box_read(&rekey.box, message, err))
+        return false;
+    void *cookie = wait_for(request, number, "");
+    sandboxes_rekey(plane_of(request)->sandboxes, &rekey, rekeyed, cookie);
+    return true;
+}
+
 /* ---- the route ---- */
 
 static bool dispatch(struct http_request *request, const json_t *message, uint64_t number, struct error *err)
@@ -183,7 +246,11 @@ static bool dispatch(struct http_request *request, const json_t *message, uint64
         return handle_destroy(request, message, number, err);
     if (text_equal(call, "deadline"))
         return handle_deadline(request, message, number, err);
-    return error_set(err, ERROR_INVALID, "call: prepare, destroy or deadline");
+    if (text_equal(call, "marks"))
+        return handle_marks(request, message, number, err);
+    if (text_equal(call, "rekey"))
+        return handle_rekey(request, message, number, err);
+    return error_set(err, ERROR_INVALID, "call: prepare, destroy, deadline, marks or rekey");
 }
 
 static void handle_message(struct http_request *request)

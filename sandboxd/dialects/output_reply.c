@@ -69,7 +69,17 @@ static void on_drained(struct http_request *request UNUSED, void *cookie)
     pull(reply);
 }
 
-static const struct http_stream_events STREAM_EVENTS = {.drained = on_drained, .gone = on_gone};
+/* The token holds no more: the last event says so. The command goes on. */
+static void on_cut(struct http_request *request, void *cookie, const struct error *err)
+{
+    const struct output_reply *reply = cookie;
+    AUTO_TEXT text = {0};
+    events_error(&text, reply->plan.framing, err);
+    http_stream_send(request, text.data, text.length);
+    on_gone(cookie);
+}
+
+static const struct http_stream_events STREAM_EVENTS = {.drained = on_drained, .gone = on_gone, .cut = on_cut};
 
 static void send_text(struct output_reply *reply, const struct text *text)
 {

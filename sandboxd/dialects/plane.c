@@ -1,25 +1,151 @@
-/* plane.c - the audit line. */
+/* plane.c - this plane's part of the audit: a request as a record, and as the text by which a command remembers who
+ * wanted it. */
 #include "sandboxd/dialects/plane.h"
 
-#include "shared/base/log.h"
+#include "shared/base/memory.h"
 #include "shared/base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
-void plane_audit(const struct http_request *request, const char *action, const char *detail, ...)
+enum { CWD_MAX = 1024 };
+
+/* ---- who ---- */
+
+/* The parts of an origin, a line each, in this order. */
+enum part { PRINCIPAL, ACTOR, THREAD, LEASE, JTI, LINKS, SCOPE, REMOTE, REQUEST, PARTS };
+
+static void add_part(struct text *text, const char *value)
 {
-    char text[3072];
+    size_t start = text->length;
+    text_append_string(text, value ? value : "");
+    for (size_t i = start; i < text->length; i++)
+        if (text->data[i] == '\n')
+            text->data[i] = ' ';
+    text_append(text, "\n", 1);
+}
+
+char *plane_origin(const struct http_request *request)
+{
+    const struct capability_claims *claims = &caller_of(request)->claims;
+    struct text text = {0};
+    AUTO_TEXT links = {0};
+    char scope[SCOPE_TEXT_BYTES];
+    scope_format(&claims->scopes, scope);
+    for (size_t i = 0; i < claims->link_count; i++)
+        text_append_format(&links, "%s%s", i ? "," : "", claims->link_ids[i]);
+    const char *const parts[PARTS] = {[PRINCIPAL] = claims->principal,
+                                      [ACTOR] = claims->actor,
+                                      [THREAD] = claims->thread_id,
+                                      [LEASE] = claims->lease,
+                                      [JTI] = claims->jti,
+                                      [LINKS] = links.data,
+                                      [SCOPE] = scope,
+                                      [REMOTE] = http_request_remote(request),
+                                      [REQUEST] = http_request_id(request)};
+    for (int i = 0; i < PARTS; i++)
+        add_part(&text, parts[i]);
+    return text.data;
+}
+
+/* Cuts `origin` up; the record points into it. */
+static struct spool_record make_record(char *origin)
+{
+    const char *parts[PARTS] = {NULL};
+    for (int i = 0; i < PARTS && origin; i++) {
+        parts[i] = origin;
+        origin = strchr(origin, '\n');
+        if (origin)
+            *origin++ = '\0';
+    }
+    return (struct spool_record){.outcome = "ok",
+                                 .principal = parts[PRINCIPAL],
+                                 .actor = parts[ACTOR],
+                                 .thread_id = parts[THREAD],
+                                 .lease = parts[LEASE],
+                                 .jti = parts[JTI],
+                                 .links = parts[LINKS],
+                                 .scope = parts[SCOPE],
+                                 .remote = parts[REMOTE],
+                                 .request_id = parts[REQUEST]};
+}
+
+/* ---- requests ---- */
+
+bool plane_audit(const struct http_request *request, struct error *err, const char *action, const char *detail, ...)
+{
+    char text[1024];
     va_list list;
     va_start(list, detail);
     (void)vsnprintf(text, sizeof text, detail, list);
     va_end(list);
-    const struct capability_claims *claims = &caller_of(request)->claims;
-    AUTO_TEXT links = {0};
-    for (size_t i = 0; i < claims->link_count; i++)
-        text_append_format(&links, "%s%s", i ? "," : "", claims->link_ids[i]);
-    log_info("audit", "action=%s sandbox=%s jti=%s links=%s principal=%s actor=%s thread=%s request=%s remote=%s %s",
-             action, claims->sandbox_id, claims->jti, links.length ? links.data : "-", claims->principal,
-             claims->actor[0] ? claims->actor : "-", claims->thread_id, http_request_id(request),
-             http_request_remote(request), text);
+    AUTO_FREE char *origin = plane_origin(request);
+    struct spool_record record = make_record(origin);
+    record.action = action;
+    record.sandbox_id = caller_of(request)->claims.sandbox_id;
+    record.detail = text;
+    return spool_add(plane_of(request)->spool, &record, err);
+}
+
+/* ---- commands ---- */
+
+static void describe_start(const struct plane *plane, const struct process_deed *deed, char *to, size_t size)
+{
+    const struct command *command = deed->command;
+    char title[SPOOL_COMMAND_MAX + 1] = "";
+    if (!plane->omit_argv)
+        command_title(command, title, sizeof title);
+    (void)snprintf(to, size, "id=%s cwd=%.*s timeout_ms=%llu stdin=%zu arguments=%zu%s%s", deed->process_id, CWD_MAX,
+                   command->cwd ? command->cwd : "/workspace", (unsigned long long)command->timeout_ms,
+                   command->input_size, command->argument_count, plane->omit_argv ? "" : " command=", title);
+}
+
+bool plane_command_starts(void *context, const struct process_deed *deed, struct error *err)
+{
+    const struct plane *plane = context;
+    char detail[SPOOL_DETAIL_MAX];
+    AUTO_FREE char *origin = memory_string(deed->origin);
+    struct spool_record record = make_record(origin);
+    describe_start(plane, deed, detail, sizeof detail);
+    record.action = "exec";
+    record.sandbox_id = deed->sandbox_id;
+    record.detail = detail;
+    return spool_add(plane->spool, &record, err);
+}
+
+bool plane_command_takes_input(void *context, const struct process_deed *deed, struct error *err)
+{
+    const struct plane *plane = context;
+    char detail[128];
+    AUTO_FREE char *origin = memory_string(deed->origin);
+    struct spool_record record = make_record(origin);
+    (void)snprintf(detail, sizeof detail, "id=%s", deed->process_id);
+    record.action = "stdin";
+    record.sandbox_id = deed->sandbox_id;
+    record.detail = detail;
+    return spool_add(plane->spool, &record, err);
+}
+
+void plane_command_ended(void *context, const struct process_deed *deed)
+{
+    const struct plane *plane = context;
+    /* init tells a new front all that ended before it, too. */
+    if (!deed->origin && spool_knows_end(plane->spool, deed->sandbox_id, deed->process_id))
+        return;
+    char detail[512];
+    AUTO_FREE char *origin = memory_string(deed->origin);
+    struct spool_record record = make_record(origin);
+    const struct process_end *end = deed->end;
+    if (end)
+        (void)snprintf(detail, sizeof detail, "id=%s exit=%d signal=%d timed_out=%d oom=%d wall_ms=%llu",
+                       deed->process_id, end->exit_code, end->signal, end->timed_out, end->oom,
+                       (unsigned long long)end->wall_ms);
+    else
+        (void)snprintf(detail, sizeof detail, "id=%s none: %s", deed->process_id, deed->why ? deed->why->message : "");
+    record.action = "exec.end";
+    record.outcome = end ? "ok" : "failed";
+    record.sandbox_id = deed->sandbox_id;
+    record.detail = detail;
+    spool_end(plane->spool, &record, deed->process_id);
 }

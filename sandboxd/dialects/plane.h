@@ -15,11 +15,13 @@ struct plane {
     struct node_seal *seal;
     struct marks *marks;
     struct spool *spool;
+    bool omit_argv; /* of records of commands (audit_argv) */
 };
 
 /** The identity that authorisation sets on a request of a route with a scope. */
 struct caller {
     struct capability_claims claims;
+    int64_t judged_ms; /* UTC: when the request's head was there */
 };
 
 static inline struct plane *plane_of(const struct http_request *request)
@@ -32,7 +34,19 @@ static inline const struct caller *caller_of(const struct http_request *request)
     return http_request_identity(request);
 }
 
-/** One line in area "audit": the action, who by which token and links, the sandbox, the request, and `detail`, which
- *  holds key=value pairs. (The audit spool of protocol.md, 7 takes its place in the next step.) */
-void plane_audit(const struct http_request *request, const char *action, const char *detail, ...)
-    __attribute__((format(printf, 3, 4)));
+/** Records a deed in the spool before it is done: who by which token and links, and `detail`, which holds key=value
+ * pairs. False: it could not be; then the deed must not be done, and DISK_FULL is what the client is told. */
+bool plane_audit(const struct http_request *request, struct error *err, const char *action, const char *detail, ...)
+    __attribute__((format(printf, 4, 5))) MUST_USE;
+
+/** Who asks, as the origin of a command (process_deed). The caller frees. */
+char *plane_origin(const struct http_request *request) MUST_USE;
+
+/* ---- for sandboxes_options, with the plane as context; the sandbox's loop ---- */
+
+/** Records "exec": id, cwd, timeout, and the command line cut at SPOOL_COMMAND_MAX. False: it is not to be started. */
+bool plane_command_starts(void *plane, const struct process_deed *deed, struct error *err) MUST_USE;
+/** Records "stdin", once a command. */
+bool plane_command_takes_input(void *plane, const struct process_deed *deed, struct error *err) MUST_USE;
+/** Records "exec.end": exit code, signal, timed_out, oom; unless a front before this one did. */
+void plane_command_ended(void *plane, const struct process_deed *deed);

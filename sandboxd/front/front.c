@@ -1,10 +1,12 @@
-/* front.c - start-up: meet the launcher, give up all rights, serve until told to stop. */
+/* front.c - start-up: give up all rights, read the journal, meet the launcher, serve until told to stop. */
 #include "sandboxd/front/front.h"
 
 #include "sandboxd/dialects/native.h"
 #include "sandboxd/dialects/node.h"
 #include "sandboxd/front/authorize.h"
 #include "sandboxd/front/heartbeat.h"
+#include "sandboxd/front/ship.h"
+#include "sandboxd/front/streams.h"
 #include "shared/base/confine.h"
 #include "shared/base/fd.h"
 #include "shared/base/log.h"
@@ -17,6 +19,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -27,12 +30,17 @@ enum { STOP_GRACE_MS = 10000, LOOPS_DEFAULT_MAX = 4 };
 struct front {
     struct authorize_context context;
     const struct settings *settings;
-    int run_folder;   /* O_PATH of STATE/sandboxd/run, opened while there were rights */
-    int spool_folder; /* O_PATH of STATE/sandboxd/spool, ours */
+    /* Below STATE/sandboxd, O_PATH, opened while there were rights: */
+    int run_folder;
+    int spool_folder;   /* ours; large bodies */
+    int journal_folder; /* ours; marks and audit */
+    int journal_lock;   /* held while this process may write there */
+    struct streams *streams;
     unsigned loops;
     struct http_route *routes;
     size_t route_count;
     _Atomic(struct heartbeat *) heartbeat; /* set once; loop 0 wakes it */
+    _Atomic(struct ship *) ship;           /* set once; the spool wakes it */
 };
 
 /* ---- routes ---- */
@@ -83,28 +91,40 @@ static char *make_url(const struct settings *settings, uint16_t port)
 
 /* ---- rights ---- */
 
+/* A folder of the front's own, -1 when it cannot be had. */
+static int open_own(const struct settings *settings, const char *name, uid_t uid, gid_t gid, struct error *err)
+{
+    AUTO_FREE char *path = memory_printf("%s/sandboxd/%s", settings->state, name);
+    if (!fd_make_folders(path, 0700, err))
+        return -1;
+    if (geteuid() == 0 && lchown(path, uid, gid) != 0) {
+        error_set_errno(err, ERROR_INTERNAL, "give %s to the front's user", path);
+        return -1;
+    }
+    int folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        error_set_errno(err, ERROR_INTERNAL, "open %s", path);
+    return folder;
+}
+
 /* While there are rights: the folders that lie below others our user may not be able to cross. */
 static bool open_folders(struct front *front, uid_t uid, gid_t gid, struct error *err)
 {
     AUTO_FREE char *run = memory_printf("%s/sandboxd/run", front->settings->state);
-    AUTO_FREE char *spool = memory_printf("%s/sandboxd/spool", front->settings->state);
     front->run_folder = open(run, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (front->run_folder < 0)
         return error_set_errno(err, ERROR_INTERNAL, "open %s", run);
-    if (!fd_make_folders(spool, 0700, err))
-        return false;
-    if (geteuid() == 0 && lchown(spool, uid, gid) != 0)
-        return error_set_errno(err, ERROR_INTERNAL, "give %s to the front's user", spool);
-    front->spool_folder = open(spool, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (front->spool_folder < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "open %s", spool);
-    return true;
+    front->spool_folder = open_own(front->settings, "spool", uid, gid, err);
+    if (front->spool_folder >= 0)
+        front->journal_folder = open_own(front->settings, "journal", uid, gid, err);
+    return front->spool_folder >= 0 && front->journal_folder >= 0;
 }
 
 static bool give_up_rights(const struct front *front, uid_t uid, gid_t gid, struct error *err)
 {
-    char spool[32];
+    char spool[32], journal[32];
     snprintf(spool, sizeof spool, "/proc/self/fd/%d", front->spool_folder);
+    snprintf(journal, sizeof journal, "/proc/self/fd/%d", front->journal_folder);
     const struct confine_path paths[] = {
         {"/usr/lib", CONFINE_READ},
         {"/lib", CONFINE_READ},
@@ -120,6 +140,7 @@ static bool give_up_rights(const struct front *front, uid_t uid, gid_t gid, stru
         {"/dev/null", CONFINE_READ | CONFINE_WRITE},
         {"/dev/urandom", CONFINE_READ},
         {spool, CONFINE_READ | CONFINE_WRITE},
+        {journal, CONFINE_READ | CONFINE_WRITE},
     };
     if (!confine_user(uid, gid, err))
         return false;
@@ -161,11 +182,13 @@ static void on_loop_started(struct loop *loop, void *context)
     struct front *front = context;
     front->context.caches[loop_index(loop)] = capability_cache_new(AUTHORIZE_CACHE_SLOTS);
     sandboxes_loop_started(front->context.plane.sandboxes, loop);
+    streams_loop_started(front->streams, loop);
 }
 
 static void on_loop_ending(struct loop *loop, void *context)
 {
     struct front *front = context;
+    streams_loop_ending(front->streams, loop);
     sandboxes_loop_ending(front->context.plane.sandboxes, loop);
     capability_cache_free(TAKE(front->context.caches[loop_index(loop)]));
 }
@@ -174,6 +197,45 @@ static void on_sandbox_ended(void *context)
 {
     struct front *front = context;
     heartbeat_wake(front->heartbeat);
+}
+
+static void on_spool_grown(void *context)
+{
+    struct front *front = context;
+    ship_wake(front->ship);
+}
+
+static bool on_command_starts(void *context, const struct process_deed *deed, struct error *err)
+{
+    struct front *front = context;
+    return plane_command_starts(&front->context.plane, deed, err);
+}
+
+static bool on_command_takes_input(void *context, const struct process_deed *deed, struct error *err)
+{
+    struct front *front = context;
+    return plane_command_takes_input(&front->context.plane, deed, err);
+}
+
+static void on_command_ended(void *context, const struct process_deed *deed)
+{
+    struct front *front = context;
+    plane_command_ended(&front->context.plane, deed);
+}
+
+static bool raise_epoch(void *cookie, const struct mark *mark)
+{
+    if (mark->kind == MARK_SANDBOX && mark->epoch > 0)
+        registry_raise_epoch(cookie, mark->value, mark->epoch);
+    return true;
+}
+
+/* On the marks thread. */
+static void on_cut(void *context, struct marks_batch *batch)
+{
+    struct front *front = context;
+    marks_batch_each(batch, raise_epoch, sandboxes_registry(front->context.plane.sandboxes));
+    streams_cut(front->streams, batch);
 }
 
 /* Without the launcher there is nothing to guard and nobody to restart us: systemd or `parley up` starts both anew. */
@@ -218,26 +280,86 @@ static void wait_for_signal(void)
     log_info("front", "stopping on signal %d", number);
 }
 
+/* What the marks still owe to heartbeat and loops they give when they are freed: before those are. */
+static void stop(struct front *front, struct http_server *server, struct heartbeat *heartbeat, struct ship *ship)
+{
+    http_server_stop(server, STOP_GRACE_MS);
+    heartbeat_stop(heartbeat);
+    marks_free(TAKE(front->context.plane.marks));
+    front->heartbeat = NULL;
+    heartbeat_free(heartbeat);
+    ship_stop(ship); /* freed after the spool, whose thread may still wake it */
+}
+
 static bool serve(struct front *front, struct error *err)
 {
+    const struct plane *plane = &front->context.plane;
     AUTO(http_server) *server = start_server(front, err);
     if (!server)
         return false;
     AUTO_FREE char *url = make_url(front->settings, http_server_port(server));
     struct heartbeat_options options = {
-        .seal = front->context.plane.seal, .registry = sandboxes_registry(front->context.plane.sandboxes), .url = url};
+        .seal = plane->seal, .registry = sandboxes_registry(plane->sandboxes), .marks = plane->marks, .url = url};
+    struct ship_options shipping = {.spool = plane->spool, .seal = plane->seal};
     struct heartbeat *heartbeat = heartbeat_start(&options, err);
-    if (!heartbeat) {
-        http_server_stop(server, 0);
-        return false;
+    struct ship *ship = heartbeat ? ship_start(&shipping, err) : NULL;
+    if (ship) {
+        front->heartbeat = heartbeat;
+        front->ship = ship;
+        log_info("front", "listening url=%s loops=%u", url, front->loops);
+        wait_for_signal();
     }
-    front->heartbeat = heartbeat;
-    log_info("front", "listening url=%s loops=%u", url, front->loops);
-    wait_for_signal();
-    http_server_stop(server, STOP_GRACE_MS);
-    front->heartbeat = NULL;
-    heartbeat_free(heartbeat);
+    stop(front, server, heartbeat, ship);
+    return ship != NULL;
+}
+
+/* The front before us, killed with its launcher, may still be in a write. */
+static bool lock_journal(struct front *front, struct error *err)
+{
+    front->journal_lock = openat(front->journal_folder, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (front->journal_lock < 0 || flock(front->journal_lock, LOCK_EX | LOCK_NB) != 0)
+        return error_set_errno(err, ERROR_INTERNAL, "lock the journal");
     return true;
+}
+
+static bool open_journal(struct front *front, struct error *err)
+{
+    if (!lock_journal(front, err))
+        return false;
+    struct marks_options marks = {.folder = front->journal_folder, .cut = on_cut, .context = front};
+    struct spool_options spool = {.folder = front->journal_folder,
+                                  .sync_always = text_equal(front->settings->audit_sync, "always"),
+                                  .bytes_max = (uint64_t)front->settings->audit_spool_mb << 20,
+                                  .grown = on_spool_grown,
+                                  .context = front};
+    /* A node that does not know what was revoked must not serve: marks that cannot be read end the front. */
+    front->context.plane.marks = marks_open(&marks, err);
+    if (front->context.plane.marks)
+        front->context.plane.spool = spool_open(&spool, err);
+    return front->context.plane.spool != NULL;
+}
+
+static void close_journal(struct front *front)
+{
+    marks_free(TAKE(front->context.plane.marks));
+    spool_free(TAKE(front->context.plane.spool));
+    ship_free(front->ship);
+    streams_free(TAKE(front->streams));
+}
+
+static struct sandboxes *make_sandboxes(struct front *front, int launcher_socket, unsigned descriptors)
+{
+    struct sandboxes_options options = {.loops = front->loops,
+                                        .descriptors_max = descriptors,
+                                        .launcher = launcher_socket,
+                                        .run_folder = front->run_folder,
+                                        .ended = on_sandbox_ended,
+                                        .launcher_gone = on_launcher_gone,
+                                        .command_starts = on_command_starts,
+                                        .command_takes_input = on_command_takes_input,
+                                        .command_ended = on_command_ended,
+                                        .context = front};
+    return sandboxes_new(&options);
 }
 
 static bool run(struct front *front, int launcher_socket, struct error *err)
@@ -248,29 +370,29 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
         return false;
     confine_find_user(front->settings->front_user, (uid_t)front->settings->front_uid, &uid, &gid);
     unsigned limit = raise_descriptor_limit();
-    struct sandboxes_options options = {.loops = front->loops,
-                                        .descriptors_max = descriptors_for_commands(limit, front->settings->slots_max),
-                                        .launcher = launcher_socket,
-                                        .ended = on_sandbox_ended,
-                                        .launcher_gone = on_launcher_gone,
-                                        .context = front};
     if (!open_folders(front, uid, gid, err) || !give_up_rights(front, uid, gid, err))
         return false;
-    options.run_folder = front->run_folder;
-    AUTO(sandboxes) *sandboxes = sandboxes_new(&options);
+    AUTO(sandboxes) *sandboxes =
+        make_sandboxes(front, launcher_socket, descriptors_for_commands(limit, front->settings->slots_max));
     struct fl_identity identity;
     if (!sandboxes_meet_launcher(sandboxes, &identity, err))
         return false;
     AUTO(node_seal) *seal = node_seal_new(&identity);
     key_done(&identity.link_to_node);
     key_done(&identity.link_from_node);
-    front->context.plane = (struct plane){.sandboxes = sandboxes, .seal = seal};
-    return serve(front, err);
+    front->context.plane.sandboxes = sandboxes;
+    front->context.plane.seal = seal;
+    front->context.plane.omit_argv = !front->settings->audit_argv;
+    front->streams = streams_new();
+    bool served = open_journal(front, err) && serve(front, err);
+    close_journal(front);
+    return served;
 }
 
 int front_main(int launcher_socket, const struct settings *settings)
 {
-    struct front front = {.settings = settings, .run_folder = -1, .spool_folder = -1};
+    struct front front = {
+        .settings = settings, .run_folder = -1, .spool_folder = -1, .journal_folder = -1, .journal_lock = -1};
     struct error err = {0};
     sigset_t set;
     sigemptyset(&set); /* all threads: one waits for these */
@@ -285,9 +407,9 @@ int front_main(int launcher_socket, const struct settings *settings)
     if (!ok)
         log_error("front", "%s", err.message);
     free(front.routes);
-    if (front.run_folder >= 0)
-        close(front.run_folder);
-    if (front.spool_folder >= 0)
-        close(front.spool_folder);
+    const int held[] = {front.run_folder, front.spool_folder, front.journal_folder, front.journal_lock};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        if (held[i] >= 0)
+            close(held[i]);
     return ok ? 0 : 1;
 }

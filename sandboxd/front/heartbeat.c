@@ -1,4 +1,4 @@
-/* heartbeat.c - one message every two seconds. */
+/* heartbeat.c - one message every two seconds: all that lives in the first, then what the negotiator does not know. */
 #include "sandboxd/front/heartbeat.h"
 
 #include "shared/base/clock.h"
@@ -24,28 +24,56 @@ struct heartbeat {
     struct node_caller *caller; /* the thread's */
     pthread_t thread;
     bool started;
-    pthread_mutex_t mutex; /* guards the two below */
+    pthread_mutex_t mutex; /* guards the three below */
     pthread_cond_t changed;
     bool wanted, stopping;
-    unsigned failures; /* in a row; the thread's */
+    bool is_taking;    /* a page of marks is being written: no other is taken */
+    bool full;         /* the next one names all that lives; the thread's, as the next */
+    unsigned failures; /* in a row */
 };
 
-static json_t *living(struct registry *registry)
+/* What one message says of the living, until it is answered. */
+struct told {
+    struct registry_line *lines;
+    size_t count;
+};
+
+static void told_done(struct told *told)
 {
-    AUTO_FREE struct registry_line *lines = NULL;
-    size_t count = registry_lines(registry, false, LIVING_MAX, &lines);
+    free(told->lines);
+}
+#define AUTO_TOLD __attribute__((cleanup(told_done))) struct told
+
+/* A mark may have raised an epoch before the sandbox was told of here. */
+static void raise_epoch(const struct heartbeat *heartbeat, struct registry_line *line)
+{
+    uint32_t epoch = marks_epoch(heartbeat->options.marks, line->id);
+    if (epoch <= line->epoch)
+        return;
+    registry_raise_epoch(heartbeat->options.registry, line->id, epoch);
+    line->epoch = epoch;
+}
+
+static json_t *living(const struct heartbeat *heartbeat, struct told *told)
+{
+    told->count = registry_lines(heartbeat->options.registry, heartbeat->full ? REGISTRY_LIVING : REGISTRY_CHANGED,
+                                 LIVING_MAX, &told->lines);
     json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list,
-                              json_pack("{s:s,s:I,s:I}", "id", lines[i].id, "active_at", (json_int_t)lines[i].active_ms,
-                                        "deadline", (json_int_t)lines[i].deadline_ms));
+    for (size_t i = 0; i < told->count; i++) {
+        struct registry_line *line = &told->lines[i];
+        raise_epoch(heartbeat, line);
+        json_array_append_new(list, json_pack("{s:s,s:I,s:I,s:I,s:I,s:I}", "id", line->id, "active_at",
+                                              (json_int_t)line->active_ms, "deadline", (json_int_t)line->deadline_ms,
+                                              "epoch", (json_int_t)line->epoch, "cpu_ms", (json_int_t)line->cpu_ms,
+                                              "memory_bytes", (json_int_t)line->memory_bytes));
+    }
     return list;
 }
 
 static json_t *ended(struct registry *registry)
 {
     AUTO_FREE struct registry_line *lines = NULL;
-    size_t count = registry_lines(registry, true, ENDED_MAX, &lines);
+    size_t count = registry_lines(registry, REGISTRY_UNREPORTED, ENDED_MAX, &lines);
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
         json_array_append_new(list, json_pack("{s:s,s:s,s:I}", "id", lines[i].id, "reason", lines[i].reason, "at",
@@ -53,36 +81,77 @@ static json_t *ended(struct registry *registry)
     return list;
 }
 
-static json_t *make_message(const struct heartbeat *heartbeat)
+static json_t *make_message(const struct heartbeat *heartbeat, struct told *told)
 {
     struct registry *registry = heartbeat->options.registry;
     const struct fl_identity *identity = node_seal_identity(heartbeat->options.seal);
     json_t *message = json_pack("{s:s,s:I,s:s,s:I,s:I,s:[s]}", "call", "heartbeat", "time", (json_int_t)clock_wall_ms(),
                                 "url", heartbeat->node_url, "slots", (json_int_t)identity->slots_max, "used",
                                 (json_int_t)registry_count(registry), "isolation", "namespaces");
-    json_object_set_new(message, "sandboxes", living(registry));
+    json_object_set_new(message, "full", json_boolean(heartbeat->full));
+    json_object_set_new(message, "marks", marks_position(heartbeat->options.marks));
+    json_object_set_new(message, "sandboxes", living(heartbeat, told));
     json_object_set_new(message, "ended", ended(registry));
     return message;
 }
 
-static void take_reply(const struct heartbeat *heartbeat, const json_t *reply)
+/* On the marks thread. */
+static void on_page_settled(void *cookie)
 {
-    size_t index;
-    const json_t *id;
-    json_array_foreach(json_object_get(reply, "ended_known"), index, id)
-    {
-        if (json_is_string(id))
-            registry_reported(heartbeat->options.registry, json_string_value(id));
-    }
+    struct heartbeat *heartbeat = cookie;
+    pthread_mutex_lock(&heartbeat->mutex);
+    heartbeat->is_taking = false;
+    heartbeat->wanted = true; /* tells the position, and fetches the next page */
+    pthread_cond_signal(&heartbeat->changed);
+    pthread_mutex_unlock(&heartbeat->mutex);
 }
 
-static bool beat(const struct heartbeat *heartbeat, struct error *err)
+static bool set_taking(struct heartbeat *heartbeat, bool is_taking)
 {
+    pthread_mutex_lock(&heartbeat->mutex);
+    bool before = heartbeat->is_taking;
+    heartbeat->is_taking = is_taking;
+    pthread_mutex_unlock(&heartbeat->mutex);
+    return before;
+}
+
+static void take_page(struct heartbeat *heartbeat, const json_t *page)
+{
+    struct error err = {0};
+    if (set_taking(heartbeat, true))
+        return;
+    if (marks_take(heartbeat->options.marks, page, on_page_settled, heartbeat, &err))
+        return;
+    (void)set_taking(heartbeat, false);
+    log_warn("node", "marks of the negotiator were not taken: %s", err.message);
+}
+
+static void take_reply(struct heartbeat *heartbeat, const struct told *told, const json_t *reply)
+{
+    struct registry *registry = heartbeat->options.registry;
+    size_t index;
+    const json_t *id, *page = json_object_get(reply, "marks");
+    json_array_foreach (json_object_get(reply, "ended_known"), index, id) {
+        if (json_is_string(id))
+            registry_reported(registry, json_string_value(id));
+    }
+    registry_told(registry, told->lines, told->count);
+    bool was_full = heartbeat->full;
+    heartbeat->full = json_is_true(json_object_get(reply, "full_wanted"));
+    if (heartbeat->full && !was_full)
+        heartbeat_wake(heartbeat);
+    if (json_is_object(page))
+        take_page(heartbeat, page);
+}
+
+static bool beat(struct heartbeat *heartbeat, struct error *err)
+{
+    AUTO_TOLD told = {0};
     struct node_seal *seal = heartbeat->options.seal;
     AUTO_FREE uint8_t *bytes = NULL, *answer = NULL;
     size_t size = 0, answer_size = 0;
     uint64_t number = 0;
-    json_t *message = make_message(heartbeat);
+    json_t *message = make_message(heartbeat, &told);
     bool sealed = node_seal_close(seal, message, 0, &bytes, &size, &number, err);
     json_decref(message);
     if (!sealed ||
@@ -95,7 +164,7 @@ static bool beat(const struct heartbeat *heartbeat, struct error *err)
     if (json_is_string(refusal))
         error_set(err, ERROR_FORBIDDEN, "refused: %.200s", json_string_value(refusal));
     else
-        take_reply(heartbeat, reply);
+        take_reply(heartbeat, &told, reply);
     bool ok = !json_is_string(refusal);
     json_decref(reply);
     return ok;
@@ -153,6 +222,7 @@ struct heartbeat *heartbeat_start(const struct heartbeat_options *options, struc
     AUTO(heartbeat) *heartbeat = memory_new(sizeof *heartbeat);
     heartbeat->options = *options;
     heartbeat->node_url = memory_string(options->url);
+    heartbeat->full = true;
     prepare_condition(heartbeat);
     const char *negotiator = node_seal_identity(options->seal)->negotiator_url;
     if (!negotiator[0])
@@ -178,16 +248,23 @@ void heartbeat_wake(struct heartbeat *heartbeat)
     pthread_mutex_unlock(&heartbeat->mutex);
 }
 
-void heartbeat_free(struct heartbeat *heartbeat)
+void heartbeat_stop(struct heartbeat *heartbeat)
 {
-    if (!heartbeat)
+    if (!heartbeat || !heartbeat->started)
         return;
     pthread_mutex_lock(&heartbeat->mutex);
     heartbeat->stopping = true;
     pthread_cond_signal(&heartbeat->changed);
     pthread_mutex_unlock(&heartbeat->mutex);
-    if (heartbeat->started)
-        pthread_join(heartbeat->thread, NULL);
+    pthread_join(heartbeat->thread, NULL);
+    heartbeat->started = false;
+}
+
+void heartbeat_free(struct heartbeat *heartbeat)
+{
+    if (!heartbeat)
+        return;
+    heartbeat_stop(heartbeat);
     pthread_cond_destroy(&heartbeat->changed);
     pthread_mutex_destroy(&heartbeat->mutex);
     node_caller_free(heartbeat->caller);

@@ -1,7 +1,9 @@
-/** heartbeat.h - the thread that tells the negotiator that this node lives, what runs on it and what ended: every 2 s,
- * and at once when a sandbox ended. It blocks in network calls, so it is no loop. */
+/** heartbeat.h - the thread that tells the negotiator that this node lives, what changed on it and what ended, and
+ * takes the marks it has not yet: every 2 s, and at once when a sandbox ended or marks were taken. It blocks in network
+ *  calls, so it is no loop. */
 #pragma once
 
+#include "sandboxd/journal/marks.h"
 #include "sandboxd/sandbox/node_seal.h"
 #include "sandboxd/sandbox/registry.h"
 #include "shared/base/cleanup.h"
@@ -10,6 +12,7 @@
 struct heartbeat_options {
     struct node_seal *seal; /* borrowed, as the others */
     struct registry *registry;
+    struct marks *marks;
     const char *url; /* what clients are told to reach this node */
 };
 
@@ -22,6 +25,10 @@ struct heartbeat *heartbeat_start(const struct heartbeat_options *options, struc
 /** Beat now. Any thread; NULL is allowed. */
 void heartbeat_wake(struct heartbeat *heartbeat);
 
-/** Joins the thread (at most one call's timeout). NULL is allowed. */
+/** Joins the thread (at most one call's timeout). The marks may still owe it the end of a page: they are freed next,
+ * and then this. NULL is allowed, as below. */
+void heartbeat_stop(struct heartbeat *heartbeat);
+
+/** Stops it when that was not done. */
 void heartbeat_free(struct heartbeat *heartbeat);
 DEFINE_AUTO(heartbeat)

@@ -16,6 +16,7 @@ size_t front_launcher_size(uint32_t type)
     switch (type) {
     case FL_READY:
     case FL_ADOPTED:
+    case FL_REKEYED:
         return HEAD_BYTES;
     case FL_PREPARE:
         return HEAD_BYTES + sizeof(struct fl_prepare);
@@ -23,6 +24,8 @@ size_t front_launcher_size(uint32_t type)
         return HEAD_BYTES + sizeof(struct fl_destroy);
     case FL_DEADLINE:
         return HEAD_BYTES + sizeof(struct fl_deadline);
+    case FL_REKEY:
+        return HEAD_BYTES + sizeof(struct fl_rekey);
     case FL_IDENTITY:
         return HEAD_BYTES + sizeof(struct fl_identity);
     case FL_SANDBOX:
@@ -38,7 +41,7 @@ size_t front_launcher_size(uint32_t type)
 
 static bool is_from_front(uint32_t type)
 {
-    return type == FL_READY || type == FL_PREPARE || type == FL_DESTROY || type == FL_DEADLINE;
+    return type == FL_READY || type == FL_PREPARE || type == FL_DESTROY || type == FL_DEADLINE || type == FL_REKEY;
 }
 
 /* Ended by a NUL within its field, and nothing hides behind that. */
@@ -142,6 +145,8 @@ static bool check_body(const struct front_launcher_message *message, struct erro
     case FL_DEADLINE:
         return check_id(message->as.deadline.id, err) &&
                (message->as.deadline.deadline_wall_ms > 0 || wrong(err, "deadline"));
+    case FL_REKEY: /* the box is bytes: it opens or it does not */
+        return message->as.rekey.epoch > 1 || wrong(err, "epoch");
     case FL_IDENTITY:
         return check_identity(&message->as.identity, err);
     case FL_SANDBOX:
@@ -153,7 +158,7 @@ static bool check_body(const struct front_launcher_message *message, struct erro
                check_name(message->as.ended.reason, REASON_EXTRA, "reason", err) &&
                (message->as.ended.epoch > 0 || wrong(err, "epoch"));
     default:
-        return true; /* FL_READY and FL_ADOPTED have no body */
+        return true; /* FL_READY, FL_ADOPTED and FL_REKEYED have no body */
     }
 }
 

@@ -8,6 +8,7 @@
 #include "sandboxd/front_launcher/env.h"
 #include "shared/base/error.h"
 #include "shared/capability/keys.h"
+#include "shared/node_protocol/enrol.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,7 +29,11 @@ enum front_launcher_type {
     FL_SANDBOX,  /* a living sandbox, with the descriptors of enum front_launcher_fd */
     FL_ADOPTED,  /* all that was running has been told */
     FL_REFUSED,  /* a request failed; carries a struct error */
-    FL_ENDED     /* a sandbox is gone: its processes, cgroup and folder are removed */
+    FL_ENDED,    /* a sandbox is gone: its processes, cgroup and folder are removed */
+    /* front -> launcher */
+    FL_REKEY, /* the next epoch of the node's key, boxed to the launcher; answered with FL_REKEYED or FL_REFUSED */
+    /* launcher -> front */
+    FL_REKEYED /* it is durable; the launcher ends this front and starts the next under the new key */
 };
 
 /* Descriptors of FL_SANDBOX, in this order. */
@@ -70,6 +75,12 @@ struct fl_destroy {
 struct fl_deadline {
     char id[FRONT_LAUNCHER_ID_BYTES];
     int64_t deadline_wall_ms;
+};
+
+/* The front can neither read it nor make one: only the negotiator's static key can have boxed it. */
+struct fl_rekey {
+    uint32_t epoch; /* the new one, from 2 */
+    struct enrol_box box;
 };
 
 struct fl_identity {
@@ -116,6 +127,7 @@ struct front_launcher_message {
         struct fl_prepare prepare;
         struct fl_destroy destroy;
         struct fl_deadline deadline;
+        struct fl_rekey rekey;
         struct fl_identity identity;
         struct fl_sandbox sandbox;
         struct fl_ended ended;

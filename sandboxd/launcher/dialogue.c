@@ -19,10 +19,11 @@ struct dialogue_entry {
     struct front_launcher_message message;
 };
 
-void dialogue_init(struct dialogue *dialogue, const struct settings *settings, const struct identity *identity,
-                   struct sandboxes *sandboxes)
+void dialogue_init(struct dialogue *dialogue, const struct settings *settings, struct identity *identity,
+                   const char *node_file, struct sandboxes *sandboxes)
 {
-    *dialogue = (struct dialogue){.settings = settings, .identity = identity, .sandboxes = sandboxes, .socket = -1};
+    *dialogue = (struct dialogue){
+        .settings = settings, .identity = identity, .node_file = node_file, .sandboxes = sandboxes, .socket = -1};
 }
 
 static void take_first(struct dialogue *dialogue)
@@ -52,11 +53,17 @@ void dialogue_end(struct dialogue *dialogue)
         take_first(dialogue);
     dialogue->socket = -1;
     dialogue->ready = false;
+    dialogue->rekeyed = false;
 }
 
 bool dialogue_is_waiting(const struct dialogue *dialogue)
 {
     return dialogue->first != NULL;
+}
+
+bool dialogue_is_over(const struct dialogue *dialogue)
+{
+    return dialogue->rekeyed && dialogue->first == NULL;
 }
 
 /* --- saying --- */
@@ -201,6 +208,19 @@ static void answer_deadline(struct dialogue *dialogue, uint64_t request, const s
     refuse(dialogue, request, deadline->id, &err);
 }
 
+static void answer_rekey(struct dialogue *dialogue, uint64_t request, const struct fl_rekey *rekey)
+{
+    struct error err = {0};
+    if (!identity_rekey(dialogue->identity, rekey, dialogue->node_file, &err)) {
+        log_error("launcher", "re-keying was refused: %s", err.message);
+        say(dialogue, FL_REFUSED, request)->message.as.refused = err;
+        return;
+    }
+    log_info("launcher", "re-keyed epoch=%" PRIu32, dialogue->identity->epoch);
+    (void)say(dialogue, FL_REKEYED, request);
+    dialogue->rekeyed = true;
+}
+
 static bool answer(struct dialogue *dialogue, const struct front_launcher_message *message, struct error *err)
 {
     if (dialogue->waiting > WAITING_MAX)
@@ -219,6 +239,9 @@ static bool answer(struct dialogue *dialogue, const struct front_launcher_messag
         return true;
     case FL_DEADLINE:
         answer_deadline(dialogue, message->request, &message->as.deadline);
+        return true;
+    case FL_REKEY:
+        answer_rekey(dialogue, message->request, &message->as.rekey);
         return true;
     default:
         return error_set(err, ERROR_INVALID, "the front sent type %" PRIu32, message->type);

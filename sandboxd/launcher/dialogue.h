@@ -11,18 +11,20 @@ struct dialogue_entry;
 /** Embedded. Private. */
 struct dialogue {
     const struct settings *settings;
-    const struct identity *identity;
+    struct identity *identity;
+    const char *node_file; /* where it is kept */
     struct sandboxes *sandboxes;
     uint64_t incarnation;
     int socket;         /* the front's; -1 none */
     bool ready;         /* FL_READY came: ends are told as they happen */
+    bool rekeyed;       /* the identity has changed: this front still has the keys of before */
     uint64_t ends_told; /* number of the next end to tell */
     struct dialogue_entry *first, *last;
     size_t waiting;
 };
 
-void dialogue_init(struct dialogue *dialogue, const struct settings *settings, const struct identity *identity,
-                   struct sandboxes *sandboxes);
+void dialogue_init(struct dialogue *dialogue, const struct settings *settings, struct identity *identity,
+                   const char *node_file, struct sandboxes *sandboxes);
 
 /** A new front behind `socket` (borrowed); forgets all that the former was to get. */
 void dialogue_begin(struct dialogue *dialogue, int socket, uint64_t incarnation);
@@ -37,3 +39,6 @@ bool dialogue_send(struct dialogue *dialogue, struct error *err) MUST_USE;
 
 /** Whether something waits for the socket to be writable. */
 bool dialogue_is_waiting(const struct dialogue *dialogue) MUST_USE;
+
+/** The node was re-keyed and the front has been told so: it is to make room for one with the new keys. */
+bool dialogue_is_over(const struct dialogue *dialogue) MUST_USE;

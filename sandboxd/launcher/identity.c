@@ -1,6 +1,7 @@
 #include "sandboxd/launcher/identity.h"
 
 #include "shared/base/fd.h"
+#include "shared/base/memory.h"
 #include "shared/base/text.h"
 
 #include <errno.h>
@@ -28,6 +29,28 @@ static bool read_name(const json_t *root, const char *field, char to[static FRON
     return true;
 }
 
+static bool read_32(const json_t *root, const char *field, uint8_t to[static 32])
+{
+    const char *text = json_string_value(json_object_get(root, field));
+    size_t decoded = 0;
+    return text && text_base64url_decode(to, 32, &decoded, text, strlen(text)) && decoded == 32;
+}
+
+/* Both, or neither: a node that was given its key by hand cannot be re-keyed. */
+static bool read_pair(struct identity *identity, const json_t *root, const char *path, struct error *err)
+{
+    bool has_key = json_object_get(root, "node_secret_key"), has_hash = json_object_get(root, "negotiator_hash");
+    identity->has_pair = has_key && has_hash;
+    if (!has_key && !has_hash)
+        return true;
+    if (!read_32(root, "node_secret_key", identity->pair.secret_key.bytes))
+        return wrong(err, path, "node_secret_key", "43 characters of base64url");
+    if (!read_32(root, "negotiator_hash", identity->negotiator_hash))
+        return wrong(err, path, "negotiator_hash", "43 characters of base64url");
+    return crypto_scalarmult_base(identity->pair.public_key, identity->pair.secret_key.bytes) == 0 ||
+           wrong(err, path, "node_secret_key", "a key");
+}
+
 static bool read_fields(struct identity *identity, const json_t *root, const char *path, struct error *err)
 {
     if (!json_is_object(root))
@@ -39,22 +62,24 @@ static bool read_fields(struct identity *identity, const json_t *root, const cha
     if (!json_is_string(url) ||
         !text_copy(identity->negotiator_url, sizeof identity->negotiator_url, json_string_value(url)))
         return wrong(err, path, "negotiator_url", "a URL of at most 255 characters");
-    const char *key = json_string_value(json_object_get(root, "node_key"));
-    size_t decoded = 0;
-    if (!key || !text_base64url_decode(identity->node_key.bytes, KEY_BYTES, &decoded, key, strlen(key)) ||
-        decoded != KEY_BYTES)
+    const json_t *epoch = json_object_get(root, "epoch");
+    if (!json_is_integer(epoch) || json_integer_value(epoch) < 1 || json_integer_value(epoch) > UINT32_MAX)
+        return wrong(err, path, "epoch", "a number from 1");
+    identity->epoch = (uint32_t)json_integer_value(epoch);
+    if (!read_32(root, "node_key", identity->node_key.bytes))
         return wrong(err, path, "node_key", "43 characters of base64url");
-    return true;
+    return read_pair(identity, root, path, err);
 }
 
 static bool check_owner(const char *path, struct error *err)
 {
     struct stat status;
     if (stat(path, &status) < 0)
-        return error_set(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_INTERNAL,
-                         "%s is not there: this node has not been enrolled (parley-negotiator enrol --node NAME, or "
-                         "parley up)",
-                         path);
+        return error_set(
+            err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_INTERNAL,
+            "%s is not there: this node has not been enrolled (parley nodes add NAME makes a join token for "
+            "parley-sandboxd enrol; parley up does both)",
+            path);
     if (status.st_mode & (S_IRWXG | S_IRWXO))
         return error_set(err, ERROR_FORBIDDEN, "%s holds a key and others may read it: chmod 0600", path);
     return true;
@@ -85,12 +110,65 @@ bool identity_read(struct identity *identity, const char *path, struct error *er
 void identity_done(struct identity *identity)
 {
     key_done(&identity->node_key);
+    key_done(&identity->pair.secret_key);
 }
 
-bool identity_raise_incarnation(const char *path, uint64_t *incarnation, struct error *err)
+static void add_bytes(json_t *json, const char *field, const uint8_t bytes[static 32])
+{
+    char text[TEXT_BASE64URL_LENGTH(32) + 1];
+    text_base64url_encode(text, bytes, 32);
+    json_object_set_new(json, field, json_string(text));
+    sodium_memzero(text, sizeof text);
+}
+
+bool identity_write(const struct identity *identity, const char *path, struct error *err)
+{
+    json_t *json = json_pack("{s:s, s:s, s:I}", "deployment", identity->deployment, "node", identity->node, "epoch",
+                             (json_int_t)identity->epoch);
+    if (json_object_set_new(json, "negotiator_url", json_string(identity->negotiator_url)) != 0) {
+        json_decref(json);
+        return error_set(err, ERROR_INVALID, "the negotiator's URL is not UTF-8");
+    }
+    add_bytes(json, "node_key", identity->node_key.bytes);
+    if (identity->has_pair) {
+        add_bytes(json, "node_secret_key", identity->pair.secret_key.bytes);
+        add_bytes(json, "negotiator_hash", identity->negotiator_hash);
+    }
+    char *text = json_dumps(json, JSON_INDENT(1));
+    json_decref(json);
+    bool written = fd_write_file(path, 0600, text, strlen(text), err);
+    sodium_memzero(text, strlen(text));
+    free(text);
+    return written;
+}
+
+bool identity_rekey(struct identity *identity, const struct fl_rekey *rekey, const char *path, struct error *err)
+{
+    AUTO_ENROL_GRANT grant = {.epoch = 0};
+    uint8_t bound[ENROL_HASH_BYTES];
+    if (!identity->has_pair)
+        return error_set(err, ERROR_CONFLICT, "this node has no key pair: it has to enrol anew");
+    if (rekey->epoch <= identity->epoch)
+        return error_set(err, ERROR_CONFLICT, "epoch %" PRIu32 " is not above %" PRIu32, rekey->epoch, identity->epoch);
+    enrol_rekey_bound(bound, identity->node, identity->epoch, rekey->epoch);
+    if (!enrol_box_open(&grant, &rekey->box, identity->negotiator_hash, &identity->pair, bound, err))
+        return false;
+    if (strcmp(grant.node, identity->node) != 0 || strcmp(grant.deployment, identity->deployment) != 0 ||
+        grant.epoch != rekey->epoch)
+        return error_set(err, ERROR_UNAUTHENTICATED, "the key is for another node, deployment or epoch");
+    AUTO_IDENTITY next = *identity;
+    next.node_key = grant.node_key;
+    next.epoch = grant.epoch;
+    if (!identity_write(&next, path, err))
+        return false;
+    *identity = next;
+    return true;
+}
+
+bool identity_raise_incarnation(const char *path, uint64_t first, uint64_t *incarnation, struct error *err)
 {
     struct error why = {0};
-    uint64_t before = 0;
+    uint64_t before = first - 1;
     size_t size = 0;
     AUTO_FREE char *text = fd_read_file(path, 64, &size, &why);
     if (text == NULL && why.kind != ERROR_NOT_FOUND) {

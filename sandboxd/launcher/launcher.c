@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 static const uint64_t SECOND = 1000000000;
-enum { STOP_PATIENCE_S = 15, EVENTS_A_TURN = 64, PURGE_TURN_MS = 20 };
+enum { STOP_PATIENCE_S = 15, REKEY_PATIENCE_S = 2, EVENTS_A_TURN = 64, PURGE_TURN_MS = 20 };
 
 /* What an epoll event is about; a slot's init has its slot in the low half. */
 enum source { SOURCE_SIGNAL = 1, SOURCE_TIMER, SOURCE_FRONT_MESSAGE, SOURCE_FRONT_END, SOURCE_INIT };
@@ -32,8 +32,9 @@ struct launcher {
     struct front_process front;
     struct dialogue dialogue;
     int epoll, timer, signals;
-    uint32_t front_events; /* what the front's socket is watched for */
-    uint64_t stop_boot_ns; /* stopping: when the front is killed; 0 not stopping */
+    uint32_t front_events;  /* what the front's socket is watched for */
+    uint64_t stop_boot_ns;  /* stopping: when the front is killed; 0 not stopping */
+    uint64_t rekey_boot_ns; /* re-keyed: when a front with the old keys is killed; 0: it has ours */
     bool stopped;
 };
 
@@ -65,14 +66,18 @@ static void end_front(struct launcher *launcher, const char *why)
         log_error("launcher", "the front is ended: %s", why);
     dialogue_end(&launcher->dialogue);
     front_process_end(&launcher->front, clock_boot_ns());
+    if (launcher->rekey_boot_ns)
+        launcher->front.restart_boot_ns = clock_boot_ns(); /* we wanted it to end */
+    launcher->rekey_boot_ns = 0;
     if (launcher->stop_boot_ns)
         launcher->stopped = true;
 }
 
-/* The front cannot be talked with any more. While we stop it is on its way out and may finish; its pidfd tells. */
+/* The front cannot be talked with any more. When we told it to stop it is on its way out and may finish; its pidfd
+ * tells. */
 static void lose_front(struct launcher *launcher, const char *why)
 {
-    if (!launcher->stop_boot_ns) {
+    if (!launcher->stop_boot_ns && !launcher->rekey_boot_ns) {
         end_front(launcher, why);
         return;
     }
@@ -83,7 +88,8 @@ static void lose_front(struct launcher *launcher, const char *why)
 static bool start_front_process(struct launcher *launcher, struct error *err)
 {
     uint64_t incarnation = 0;
-    if (!identity_raise_incarnation(launcher->house.incarnation_file, &incarnation, err) ||
+    uint64_t first = (uint64_t)(clock_wall_ms() / 1000);
+    if (!identity_raise_incarnation(launcher->house.incarnation_file, first, &incarnation, err) ||
         !front_process_start(&launcher->front, clock_boot_ns(), err))
         return false;
     dialogue_begin(&launcher->dialogue, launcher->front.socket, incarnation);
@@ -104,6 +110,16 @@ static void start_front(struct launcher *launcher)
     end_front(launcher, NULL);
 }
 
+/* The front's keys are those of before the re-keying: it may finish what it does for a moment, then the next one takes
+ * over all that runs, under the new ones. */
+static void renew_front(struct launcher *launcher)
+{
+    if (launcher->rekey_boot_ns)
+        return;
+    launcher->rekey_boot_ns = clock_boot_ns() + REKEY_PATIENCE_S * SECOND;
+    front_process_stop(&launcher->front);
+}
+
 /* After each turn: tells the front what happened, and watches for room when it takes no more. */
 static void serve_front(struct launcher *launcher)
 {
@@ -114,6 +130,8 @@ static void serve_front(struct launcher *launcher)
         lose_front(launcher, err.message);
         return;
     }
+    if (dialogue_is_over(&launcher->dialogue))
+        renew_front(launcher);
     uint32_t events = EPOLLIN | (dialogue_is_waiting(&launcher->dialogue) ? (uint32_t)EPOLLOUT : 0U);
     struct epoll_event event = {.events = events, .data.u64 = tag(SOURCE_FRONT_MESSAGE, 0)};
     if (events != launcher->front_events &&
@@ -150,6 +168,8 @@ static void on_timer(struct launcher *launcher)
     sandboxes_wake(&launcher->sandboxes, now);
     if (launcher->stop_boot_ns && now >= launcher->stop_boot_ns && launcher->front.pid > 0)
         end_front(launcher, NULL); /* it did not stop in time */
+    if (launcher->rekey_boot_ns && now >= launcher->rekey_boot_ns && launcher->front.pid > 0)
+        end_front(launcher, NULL);
     bool due = launcher->front.pid <= 0 && launcher->front.restart_boot_ns <= now;
     if (due && !launcher->stop_boot_ns)
         start_front(launcher);
@@ -185,7 +205,9 @@ static void on_event(struct launcher *launcher, uint64_t what)
 static void set_timer(struct launcher *launcher)
 {
     uint64_t due = sandboxes_next_wake(&launcher->sandboxes);
-    uint64_t others = launcher->front.pid <= 0 ? launcher->front.restart_boot_ns : launcher->stop_boot_ns;
+    uint64_t others = launcher->front.pid <= 0 ? launcher->front.restart_boot_ns
+                      : launcher->stop_boot_ns ? launcher->stop_boot_ns
+                                               : launcher->rekey_boot_ns;
     if (others && (due == 0 || others < due))
         due = others;
     struct itimerspec when = {.it_value = {.tv_sec = (time_t)(due / SECOND), .tv_nsec = (long)(due % SECOND)}};
@@ -233,7 +255,8 @@ static bool open_launcher(struct launcher *launcher, char *const argv[], struct 
     struct sandboxes_watch watcher = {.add = watch_init, .context = launcher};
     if (!house_start_sandboxes(&launcher->house, launcher->settings, &watcher, &launcher->sandboxes, err))
         return false;
-    dialogue_init(&launcher->dialogue, launcher->settings, &launcher->identity, &launcher->sandboxes);
+    dialogue_init(&launcher->dialogue, launcher->settings, &launcher->identity, launcher->house.node_file,
+                  &launcher->sandboxes);
     front_process_init(&launcher->front, argv);
     return true;
 }

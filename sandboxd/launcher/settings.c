@@ -1,6 +1,7 @@
 #include "sandboxd/launcher/settings.h"
 
 #include "shared/base/config.h"
+#include "shared/base/text.h"
 
 #include <stddef.h>
 
@@ -24,23 +25,33 @@ static const struct config_row ROWS[] = {
     {"front_user", CONFIG_TEXT, FIELD(front_user), "parley-sandboxd", 0, 0, "host user that faces the clients"},
     {"front_uid", CONFIG_NUMBER, FIELD(front_uid), "58702", 1, 0x7fffffff, "its uid and gid where it does not exist"},
     {"init", CONFIG_TEXT, FIELD(init), NULL, 0, 0, "the parley-init program; beside parley-sandboxd"},
+    {"audit_sync", CONFIG_TEXT, FIELD(audit_sync), "batch", 0, 0, "always: before each deed; batch: in 100 ms"},
+    {"audit_spool_mb", CONFIG_NUMBER, FIELD(audit_spool_mb), "256", 1, 1 << 20, "MiB of audit not shipped yet"},
+    {"audit_argv", CONFIG_SWITCH, FIELD(audit_argv), "true", 0, 0, "audit records hold the command lines"},
     {"log_level", CONFIG_TEXT, FIELD(log_level), "info", 0, 0, "debug, info, warn or error"},
 };
 
 enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
 
 /* The negotiator's keys in the same STATE/config.json. */
-static const char *const FOREIGN[] = {"host",           "port",        "negotiator_user", "negotiator_uid",
-                                      "map_mb",         "ttl_default", "ttl_max",         "idle_timeout",
-                                      "lease_lifetime", "cpu_milli",   "memory_mb",       "disk_mb",
-                                      "pids",           "node_calls",  "call_timeout",    NULL};
+static const char *const FOREIGN[] = {
+    "host",    "port",         "negotiator_user", "negotiator_uid",  "map_mb",    "ttl_default",
+    "ttl_max", "idle_timeout", "lease_lifetime",  "cpu_milli",       "memory_mb", "disk_mb",
+    "pids",    "node_calls",   "call_timeout",    "audit_keep_days", NULL};
+
+static bool check_sync(const char *sync, struct error *err)
+{
+    if (text_equal(sync, "batch") || text_equal(sync, "always"))
+        return true;
+    return error_set(err, ERROR_INVALID, "audit_sync: \"%.32s\" is neither batch nor always", sync);
+}
 
 bool settings_load(struct settings *settings, int argc, char *const argv[], struct error *err)
 {
     AUTO_SETTINGS loaded = {0};
     if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err) ||
         !config_check_listener(loaded.listen_host, loaded.insecure_http, err) ||
-        !config_set_log_level(loaded.log_level, err))
+        !config_set_log_level(loaded.log_level, err) || !check_sync(loaded.audit_sync, err))
         return false;
     *settings = loaded;
     loaded = (struct settings){0};

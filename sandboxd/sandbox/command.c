@@ -41,6 +41,7 @@ void command_free(struct command *command)
         return;
     free(command->cwd);
     free(command->input);
+    free(command->origin);
     free_texts(command->arguments);
     free_texts(command->variables);
     free(command);

@@ -25,6 +25,7 @@ struct command {
     bool stdin_stays_open; /* after `input` */
     void *input;           /* written to stdin first; NULL: nothing */
     size_t input_size;
+    char *origin; /* who wants it, a text for process_deed that nobody here reads; may be NULL */
 };
 
 struct command *command_new(void) MUST_USE;

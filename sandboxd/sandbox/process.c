@@ -110,6 +110,29 @@ void process_attach(struct process *process, struct follower *follower)
         on_follower_moved(holder);
 }
 
+/* ---- the audit ---- */
+
+/* What comes after is of no interest to it any more. */
+static void tell_over(struct process *process, const struct process_end *end, const struct error *why)
+{
+    const struct sandboxes_options *options = &process->sandbox->all->options;
+    AUTO_FREE char *origin = TAKE(process->origin);
+    struct process_deed deed = {.sandbox_id = process->sandbox->facts.id,
+                                .process_id = process->view.id,
+                                .origin = origin,
+                                .end = end,
+                                .why = why};
+    if (options->command_ended)
+        options->command_ended(options->context, &deed);
+}
+
+void process_tell_gone(struct sandbox *sandbox, const struct error *why)
+{
+    for (struct process *process = sandbox->processes; process; process = process->next)
+        if (process->state != PROCESS_ENDED)
+            tell_over(process, NULL, why);
+}
+
 /* ---- the end of records ---- */
 
 static void bury(struct process *process)
@@ -139,6 +162,7 @@ void process_free(struct process *process)
     struct error gone = {0};
     error_set(&gone, ERROR_CONFLICT, "command %s is over", process->view.id);
     process_input_close(process, &gone);
+    free(process->origin);
     loop_timer_cancel(process->end_timer);
     while (process->followers)
         drop_follower(&process->followers);
@@ -220,6 +244,8 @@ void process_fail_starting(struct sandbox *sandbox, const struct error *err)
         next = process->next;
         if (process->state != PROCESS_STARTING)
             continue;
+        if (sandbox->ending) /* else init tells upon the next connection whether it started */
+            tell_over(process, NULL, err);
         for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
             follower_tell_failed(holder->follower, err);
         process_free(process);
@@ -310,6 +336,7 @@ void process_refused(struct sandbox *sandbox, const struct fi_refused *refused)
     if (err.kind != ERROR_INVALID && err.kind != ERROR_NO_CAPACITY && err.kind != ERROR_CONFLICT &&
         err.kind != ERROR_GONE)
         err.kind = ERROR_INTERNAL;
+    tell_over(process, NULL, &err);
     for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
         follower_tell_failed(holder->follower, &err);
     process_free(process);
@@ -353,9 +380,7 @@ void process_exited(struct sandbox *sandbox, const struct fi_exited *exited)
     fill_end(process, exited);
     process->state = PROCESS_ENDED;
     process->view.ended = true;
-    log_info("audit", "action=exit sandbox=%s id=%s exit_code=%d signal=%d timed_out=%d oom=%d wall_ms=%llu",
-             sandbox->facts.id, process->view.id, process->view.end.exit_code, process->view.end.signal,
-             process->view.end.timed_out, process->view.end.oom, (unsigned long long)process->view.end.wall_ms);
+    tell_over(process, &process->view.end, NULL);
     struct error closed = {0};
     error_set(&closed, ERROR_CONFLICT, "command %s has ended", process->view.id);
     process_input_close(process, &closed);

@@ -40,16 +40,38 @@ static bool attach_to_known(struct sandbox *sandbox, struct verb *verb, const ui
     return true;
 }
 
+/* Whoever keeps the audit has a word: what cannot be recorded is not done. */
+static bool may_start(const struct sandbox *sandbox, const struct command *command, const char *id, struct error *err)
+{
+    const struct sandboxes_options *options = &sandbox->all->options;
+    struct process_deed deed = {
+        .sandbox_id = sandbox->facts.id, .process_id = id, .origin = command->origin, .command = command};
+    return !options->command_starts || options->command_starts(options->context, &deed, err);
+}
+
+static void tell_not_started(const struct sandbox *sandbox, const struct command *command, const char *id,
+                             const struct error *why)
+{
+    const struct sandboxes_options *options = &sandbox->all->options;
+    struct process_deed deed = {
+        .sandbox_id = sandbox->facts.id, .process_id = id, .origin = command->origin, .why = why};
+    if (options->command_ended)
+        options->command_ended(options->context, &deed);
+}
+
 static bool send_start(struct sandbox *sandbox, const struct command *command, const char *id, struct error *err)
 {
-    int memory = command_seal(command, sandbox->facts.env, err);
-    if (memory < 0)
+    AUTO_FD int memory = command_seal(command, sandbox->facts.env, err);
+    if (memory < 0 || !may_start(sandbox, command, id, err))
         return false;
     struct front_init_message message = {.type = FI_START};
     memcpy(message.as.start.id, id, strlen(id) + 1);
     message.as.start.with_stdin = command->with_stdin;
     message.as.start.timeout_ms = command->timeout_ms;
-    return sandbox_send(sandbox, &message, memory, err);
+    if (sandbox_send(sandbox, &message, TAKE_FD(memory), err))
+        return true;
+    tell_not_started(sandbox, command, id, err);
+    return false;
 }
 
 static struct process *start(struct sandbox *sandbox, struct verb *verb, struct error *err)
@@ -69,6 +91,7 @@ static struct process *start(struct sandbox *sandbox, struct verb *verb, struct 
     command_title(command, process->view.title, sizeof process->view.title);
     process->named = command->id[0] != 0;
     process->hash_known = true;
+    process->origin = TAKE(command->origin);
     return process;
 }
 
@@ -170,12 +193,28 @@ void process_verb_kill(struct sandbox *sandbox, struct verb *verb)
     send_and_finish(sandbox, verb, &message);
 }
 
+static bool may_take_input(struct process *process, const struct verb *verb, struct error *err)
+{
+    const struct sandboxes_options *options = &process->sandbox->all->options;
+    struct process_deed deed = {
+        .sandbox_id = process->sandbox->facts.id, .process_id = process->view.id, .origin = verb->origin};
+    if (!process->input_told && options->command_takes_input &&
+        !options->command_takes_input(options->context, &deed, err))
+        return false;
+    process->input_told = true;
+    return true;
+}
+
 void process_verb_input(struct sandbox *sandbox, struct verb *verb)
 {
     struct process *process = find_or_refuse(sandbox, verb);
     if (!process)
         return;
     struct error err = {0};
+    if (!may_take_input(process, verb, &err)) {
+        verb_finish(verb, &err);
+        return;
+    }
     sandbox_touch(sandbox);
     if (!process_input_add(process, TAKE(verb->data), verb->size, verb->eof, verb, &err))
         verb_finish(verb, &err);

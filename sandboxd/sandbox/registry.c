@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { BUCKETS = 4096 };
+enum { BUCKETS = 4096, TOLD_MS = 1000 };
 
 struct entry {
     struct entry *next_in_bucket;
@@ -18,6 +18,11 @@ struct entry {
     void *seat;                /* the owning loop's */
     _Atomic int64_t active_ms; /* this and the next are what readers write */
     atomic_uint attached;
+    _Atomic uint64_t cpu_ms, memory_bytes;
+    struct {
+        int64_t active_ms, deadline_ms;
+        uint32_t epoch;        /* 0: nothing was told yet */
+    } told;                    /* the telling thread's */
     struct registry_view view; /* but for active_ms */
 };
 
@@ -211,6 +216,26 @@ void registry_detach(struct registry *registry, const char *id, int64_t now_ms)
     pthread_rwlock_unlock(&registry->lock);
 }
 
+void registry_raise_epoch(struct registry *registry, const char *id, uint32_t epoch)
+{
+    pthread_rwlock_wrlock(&registry->lock);
+    struct entry *entry = *slot_of(registry, id);
+    if (entry && epoch > entry->view.epoch)
+        entry->view.epoch = epoch;
+    pthread_rwlock_unlock(&registry->lock);
+}
+
+void registry_used(struct registry *registry, const char *id, uint64_t cpu_ms, uint64_t memory_bytes)
+{
+    pthread_rwlock_rdlock(&registry->lock);
+    struct entry *entry = *slot_of(registry, id);
+    if (entry) {
+        entry->cpu_ms = cpu_ms;
+        entry->memory_bytes = memory_bytes;
+    }
+    pthread_rwlock_unlock(&registry->lock);
+}
+
 void registry_ending(struct registry *registry, const char *id, const char *reason)
 {
     pthread_rwlock_wrlock(&registry->lock);
@@ -268,15 +293,29 @@ static void copy_line(struct registry_line *line, const struct entry *entry)
     line->active_ms = entry->attached ? clock_wall_ms() : entry->active_ms;
     line->deadline_ms = view->deadline_ms;
     line->ended_ms = view->ended_ms;
+    line->epoch = view->epoch;
+    line->cpu_ms = entry->cpu_ms;
+    line->memory_bytes = entry->memory_bytes;
 }
 
-static size_t copy_living(struct registry *registry, size_t max, struct registry_line *lines)
+static bool is_told(const struct entry *entry, const struct registry_line *line)
+{
+    int64_t moved_ms = line->active_ms - entry->told.active_ms;
+    return entry->told.epoch == line->epoch && entry->told.deadline_ms == line->deadline_ms && moved_ms < TOLD_MS &&
+           moved_ms > -TOLD_MS;
+}
+
+static size_t copy_living(struct registry *registry, bool only_changed, size_t max, struct registry_line *lines)
 {
     size_t count = 0;
     for (size_t i = 0; i < BUCKETS; i++)
-        for (const struct entry *entry = registry->buckets[i]; entry && count < max; entry = entry->next_in_bucket)
-            if (entry->view.state != REGISTRY_ENDED)
-                copy_line(&lines[count++], entry);
+        for (const struct entry *entry = registry->buckets[i]; entry && count < max; entry = entry->next_in_bucket) {
+            if (entry->view.state == REGISTRY_ENDED)
+                continue;
+            copy_line(&lines[count], entry);
+            if (!only_changed || !is_told(entry, &lines[count]))
+                count++;
+        }
     return count;
 }
 
@@ -289,16 +328,31 @@ static size_t copy_unreported(struct registry *registry, size_t max, struct regi
     return count;
 }
 
-size_t registry_lines(struct registry *registry, bool ended, size_t max, struct registry_line **lines)
+size_t registry_lines(struct registry *registry, enum registry_lines_of which, size_t max, struct registry_line **lines)
 {
     pthread_rwlock_rdlock(&registry->lock);
-    size_t room = ended ? registry->ended : registry->living;
+    size_t room = which == REGISTRY_UNREPORTED ? registry->ended : registry->living;
     if (room > max)
         room = max;
     *lines = memory_array(room + 1, sizeof **lines);
-    size_t count = ended ? copy_unreported(registry, room, *lines) : copy_living(registry, room, *lines);
+    size_t count = which == REGISTRY_UNREPORTED ? copy_unreported(registry, room, *lines)
+                                                : copy_living(registry, which == REGISTRY_CHANGED, room, *lines);
     pthread_rwlock_unlock(&registry->lock);
     return count;
+}
+
+void registry_told(struct registry *registry, const struct registry_line *lines, size_t count)
+{
+    pthread_rwlock_rdlock(&registry->lock); /* no other thread looks at what was told */
+    for (size_t i = 0; i < count; i++) {
+        struct entry *entry = *slot_of(registry, lines[i].id);
+        if (!entry)
+            continue;
+        entry->told.active_ms = lines[i].active_ms;
+        entry->told.deadline_ms = lines[i].deadline_ms;
+        entry->told.epoch = lines[i].epoch;
+    }
+    pthread_rwlock_unlock(&registry->lock);
 }
 
 void registry_reported(struct registry *registry, const char *id)

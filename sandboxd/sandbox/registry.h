@@ -78,6 +78,12 @@ void registry_ending(struct registry *registry, const char *id, const char *reas
  * known as ended from now on. False when it had ended. */
 bool registry_ended(struct registry *registry, const struct fl_ended *ended, int64_t now_ms) MUST_USE;
 
+/** A higher lowest epoch is in force; it never falls. */
+void registry_raise_epoch(struct registry *registry, const char *id, uint32_t epoch);
+
+/** What it used by now. */
+void registry_used(struct registry *registry, const char *id, uint64_t cpu_ms, uint64_t memory_bytes);
+
 /** Sandboxes that live or are ending. */
 size_t registry_count(struct registry *registry) MUST_USE;
 
@@ -86,11 +92,22 @@ struct registry_line {
     char id[FRONT_LAUNCHER_ID_BYTES];
     char reason[FRONT_LAUNCHER_NAME_BYTES];
     int64_t active_ms, deadline_ms, ended_ms;
+    uint32_t epoch;
+    uint64_t cpu_ms, memory_bytes; /* as registry_used said last */
 };
 
-/** Those that live (`ended` false), or those that ended and are not yet known to have ended (registry_reported). The
- *  caller frees *lines; returns their count, at most `max`. */
-size_t registry_lines(struct registry *registry, bool ended, size_t max, struct registry_line **lines) MUST_USE;
+enum registry_lines_of {
+    REGISTRY_LIVING,    /* all that live or are ending */
+    REGISTRY_CHANGED,   /* those whose active_ms (by a second), deadline_ms or epoch is not as registry_told said */
+    REGISTRY_UNREPORTED /* those that ended and are not yet known to have ended (registry_reported) */
+};
+
+/** The caller frees *lines; returns their count, at most `max`. */
+size_t registry_lines(struct registry *registry, enum registry_lines_of which, size_t max,
+                      struct registry_line **lines) MUST_USE;
+
+/** The negotiator knows these lines. One thread, which also asks for REGISTRY_CHANGED. */
+void registry_told(struct registry *registry, const struct registry_line *lines, size_t count);
 
 /** The negotiator knows of this end. */
 void registry_reported(struct registry *registry, const char *id);

@@ -37,6 +37,7 @@ void sandbox_sample(struct sandbox *sandbox)
     bool busy = sandbox->sampled_at != 0 && cpu_ms > sandbox->cpu_ms && spent_ms * 100 >= passed_ms;
     sandbox->sampled_at = now;
     sandbox->cpu_ms = cpu_ms;
+    registry_used(sandbox->all->registry, sandbox->facts.id, cpu_ms, usage_memory_bytes(sandbox->stats[FL_FD_MEMORY]));
     if (busy)
         sandbox_touch(sandbox);
 }
@@ -343,5 +344,6 @@ void sandbox_gone(struct sandboxes *all, const char *id)
         return;
     struct error err = {0};
     sandboxes_why_gone(all, id, &err);
+    process_tell_gone(sandbox, &err);
     sandbox_free(sandbox, &err);
 }

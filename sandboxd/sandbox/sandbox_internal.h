@@ -68,6 +68,8 @@ struct process {
     uint8_t hash[COMMAND_HASH_BYTES];
     bool hash_known; /* false for a command of an earlier front */
     bool named;      /* the id came from a client */
+    bool input_told; /* to command_takes_input: once a command is enough */
+    char *origin;    /* of its exec, until its end is told to command_ended */
     bool end_told;
     uint64_t forget_at;           /* boot ns; once the end is told */
     struct loop_timer *end_timer; /* while ended and not told, else NULL */
@@ -133,6 +135,7 @@ struct verb {
     uint8_t *data;
     size_t size;
     bool eof;
+    char *origin;         /* of stdin */
     uint64_t waits_until; /* boot ns, while init is being reached */
     void (*done)(void *cookie, const struct verb_answer *answer);
     void *cookie;
@@ -162,6 +165,8 @@ void process_refused(struct sandbox *sandbox, const struct fi_refused *refused);
 void process_exited(struct sandbox *sandbox, const struct fi_exited *exited);
 /** Tells the end to the followers once all output before it has been moved. */
 void process_check_end(struct process *process);
+/** The sandbox is gone, and with it what ran: told to command_ended. */
+void process_tell_gone(struct sandbox *sandbox, const struct error *why);
 /** The link broke or the sandbox ends: commands not yet confirmed are failed. */
 void process_fail_starting(struct sandbox *sandbox, const struct error *err);
 /** Frees everything of an ending sandbox; followers get `err`. */

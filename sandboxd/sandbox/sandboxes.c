@@ -135,6 +135,7 @@ static void verb_free(struct verb *verb)
     command_free(verb->command);
     follower_release(verb->follower);
     free(verb->data);
+    free(verb->origin);
     free(verb->views);
     free(verb);
 }
@@ -243,6 +244,7 @@ void process_write(struct sandboxes *all, const struct process_call *call, const
     verb->data = memory_copy(data, size);
     verb->size = size;
     verb->eof = eof;
+    verb->origin = memory_string(call->origin);
     send_verb(verb);
 }
 
@@ -313,5 +315,15 @@ void sandboxes_set_deadline(struct sandboxes *all, const char *id, int64_t deadl
     struct front_launcher_message message = {.type = FL_DEADLINE};
     memcpy(message.as.deadline.id, verb->sandbox_id, sizeof message.as.deadline.id);
     message.as.deadline.deadline_wall_ms = deadline_ms;
+    launcher_link_ask(all->launcher, &message, verb);
+}
+
+void sandboxes_rekey(struct sandboxes *all, const struct fl_rekey *rekey,
+                     void (*done)(void *cookie, const struct verb_answer *answer), void *cookie)
+{
+    struct verb *verb = verb_new(all, "");
+    verb->done = done;
+    verb->cookie = cookie;
+    struct front_launcher_message message = {.type = FL_REKEY, .as.rekey = *rekey};
     launcher_link_ask(all->launcher, &message, verb);
 }

@@ -17,6 +17,15 @@
 
 #define SANDBOXES_LOOPS_MAX 64
 
+/** What happens to a command, for the audit. Valid during the call. */
+struct process_deed {
+    const char *sandbox_id, *process_id;
+    const char *origin;            /* as its exec (or this stdin) gave it; NULL: not known, it is of an earlier front */
+    const struct command *command; /* of a start, else NULL */
+    const struct process_end *end; /* of an end, else NULL */
+    const struct error *why;       /* of an end without `end`: it was never started, or its sandbox ended */
+};
+
 struct sandboxes_options {
     unsigned loops;                       /* of the server that will run them, 1..SANDBOXES_LOOPS_MAX */
     unsigned descriptors_max;             /* open at once for commands, all sandboxes; one gets at most a quarter */
@@ -24,6 +33,13 @@ struct sandboxes_options {
     int run_folder;                       /* O_PATH descriptor of STATE/sandboxd/run; borrowed */
     void (*ended)(void *context);         /* a sandbox ended; loop 0 */
     void (*launcher_gone)(void *context); /* nothing can be made or ended any more; loop 0 */
+    /* Before a command is started, and before the first bytes that a request sends to its stdin: false refuses it. On the
+     * sandbox's loop, as the next; NULL: nobody minds. */
+    bool (*command_starts)(void *context, const struct process_deed *deed, struct error *err);
+    bool (*command_takes_input)(void *context, const struct process_deed *deed, struct error *err);
+    /* Once for each start that was not refused: it ended, failed to start, or went with its sandbox. Of one of an earlier
+     * front that one may have told it already. None when the connection to init broke before it began to start. */
+    void (*command_ended)(void *context, const struct process_deed *deed);
     void *context;
 };
 
@@ -63,6 +79,13 @@ void sandboxes_destroy(struct sandboxes *all, const char *id, const char *reason
 void sandboxes_set_deadline(struct sandboxes *all, const char *id, int64_t deadline_ms,
                             void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 
+/** Hands the next epoch of the node's key to the launcher; `done` hears when it is durable. The launcher then ends this
+ *  front (SIGTERM: requests finish) and starts the next one under the new key; commands live on. Of the node call
+ *  {"call":"rekey","epoch","public_key","nonce","box"}: `epoch` is checked to be 2..UINT32_MAX by the caller, the rest
+ *  is read by enrol_box_read(&rekey.box, message, err). CONFLICT, UNAUTHENTICATED, INVALID are the launcher's. */
+void sandboxes_rekey(struct sandboxes *all, const struct fl_rekey *rekey,
+                     void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
+
 /* ---- verbs on commands; any loop. GONE when the sandbox ended, STARTING while init is not reached ---- */
 
 /** Starts `command` (taken), or attaches to the one of the same id: `follower` is told. INVALID when it cannot be
@@ -80,6 +103,7 @@ struct process_call {
     void (*done)(void *cookie,
                  const struct verb_answer *answer); /* on the calling loop, never before the call returns */
     void *cookie;
+    const char *origin; /* copied; of process_write, for its process_deed; may be NULL */
 };
 
 /** Signal 1..64 to the command's process group. NOT_FOUND, CONFLICT when it has ended. */

@@ -137,13 +137,15 @@ static void front_greet(struct front_rig *rig, bool with_sandbox)
 
 static void front_become(const struct front_rig *rig, int socket_fd)
 {
-    char host[] = "127.0.0.1", user[] = "parley-no-such-user", level[] = "info";
+    char host[] = "127.0.0.1", user[] = "parley-no-such-user", level[] = "info", sync[] = "batch";
     struct settings settings = {.state = (char *)(uintptr_t)rig->state,
                                 .listen_host = host,
                                 .port = rig->port,
                                 .loops = 2,
                                 .front_user = user,
                                 .front_uid = 58702,
+                                .audit_sync = sync,
+                                .audit_spool_mb = 16,
                                 .log_level = level};
     exit(front_main(socket_fd, &settings));
 }

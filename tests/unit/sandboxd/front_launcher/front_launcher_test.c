@@ -62,7 +62,7 @@ static void test_sizes(void)
     CHECK(!front_launcher_check(&message, size + 1, 0, FL_FROM_FRONT, &err));
     CHECK(!front_launcher_check(&message, 3, 0, FL_FROM_FRONT, &err));
     CHECK(front_launcher_size(0) == 0);
-    CHECK(front_launcher_size(FL_ENDED + 1) == 0);
+    CHECK(front_launcher_size(FL_REKEYED + 1) == 0);
     for (uint32_t type = FL_READY; type <= FL_ENDED; type++)
         CHECK(front_launcher_size(type) >= 16 && front_launcher_size(type) <= sizeof message);
 }
@@ -130,6 +130,22 @@ static bool env_passes(const void *bytes, size_t size)
 }
 
 #define ENV_PASSES(literal) env_passes(literal, sizeof(literal))
+
+static void test_rekey(void)
+{
+    struct front_launcher_message message = {.type = FL_REKEY, .request = 3, .as.rekey.epoch = 2};
+    memset(&message.as.rekey.box, 0xa5, sizeof message.as.rekey.box); /* bytes of any kind */
+    CHECK(passes(&message, 0, FL_FROM_FRONT));
+    CHECK(!passes(&message, 0, FL_FROM_LAUNCHER) && !passes(&message, FL_FDS, FL_FROM_FRONT));
+    struct error err = {0};
+    size_t size = front_launcher_size(FL_REKEY);
+    CHECK(!front_launcher_check(&message, size - 1, 0, FL_FROM_FRONT, &err));
+    CHECK(!front_launcher_check(&message, size + 1, 0, FL_FROM_FRONT, &err));
+    for (message.as.rekey.epoch = 0; message.as.rekey.epoch < 2; message.as.rekey.epoch++)
+        CHECK(!passes(&message, 0, FL_FROM_FRONT)); /* the first key comes by enrolment */
+    struct front_launcher_message done = {.type = FL_REKEYED, .request = 3};
+    CHECK(passes(&done, 0, FL_FROM_LAUNCHER) && !passes(&done, 0, FL_FROM_FRONT));
+}
 
 static void test_env(void)
 {
@@ -240,6 +256,7 @@ int main(void)
 {
     test_sizes();
     test_directions();
+    test_rekey();
     test_texts();
     test_env();
     test_env_add();

@@ -88,7 +88,7 @@ static const struct isolation_backend BACKEND = {.name = "namespaces",
 /* --- the launcher's half and the front's end --- */
 
 static char top[] = "/tmp/parley-dialogue-XXXXXX";
-static char *state, *locks, *records, *run;
+static char *state, *locks, *records, *run, *node_file;
 static struct settings settings = {.max_lifetime = 3600,
                                    .cpu_milli_max = 2000,
                                    .memory_mb_max = 1024,
@@ -144,7 +144,7 @@ static struct side *open_side(void)
     struct error err = {0};
     struct side *side = memory_new(sizeof *side);
     CHECK(start_side(side, &err));
-    dialogue_init(&side->dialogue, &settings, &identity, &side->sandboxes);
+    dialogue_init(&side->dialogue, &settings, &identity, node_file, &side->sandboxes);
     return side;
 }
 
@@ -419,6 +419,59 @@ static void test_hostile_front(struct side *side)
     CHECK(side->sandboxes.count == 1); /* all that harmed nobody */
 }
 
+static struct front_launcher_message rekey(const struct enrol_pair *negotiator, uint32_t from, uint32_t to)
+{
+    struct error err = {0};
+    struct front_launcher_message message = {.type = FL_REKEY, .request = 55, .as.rekey.epoch = to};
+    struct enrol_grant grant = {.node = "n1", .deployment = "dep", .epoch = to};
+    uint8_t bound[ENROL_HASH_BYTES];
+    key_random(&grant.node_key);
+    enrol_rekey_bound(bound, "n1", from, to);
+    json_t *json = enrol_seal(negotiator, identity.pair.public_key, bound, &grant, &err);
+    CHECK(json != NULL && enrol_box_read(&message.as.rekey.box, json, &err));
+    json_decref(json);
+    return message;
+}
+
+/* The keys change under a sandbox that lives: the front of before is told and is over, the next one has all anew. */
+static void test_rekey(struct side *side)
+{
+    struct enrol_pair negotiator;
+    struct key root = {{0}};
+    struct identity read = {.epoch = 0};
+    struct error err = {0};
+    enrol_node_pair(&negotiator);
+    enrol_node_pair(&identity.pair);
+    enrol_negotiator_hash(&negotiator, identity.negotiator_hash);
+    identity.has_pair = true;
+    identity.epoch = 1;
+    struct key former = identity.node_key;
+    connect_front(side, 6);
+    greet(side, 1, 1);
+    struct front_launcher_message message = rekey(&negotiator, 2, 3);
+    CHECK(ask(side, &message));
+    CHECK(heard(side, NULL).type == FL_REFUSED && !dialogue_is_over(&side->dialogue));
+    CHECK(memcmp(&identity.node_key, &former, sizeof former) == 0);
+    message = rekey(&negotiator, 1, 2);
+    CHECK(ask(side, &message));
+    message = heard(side, NULL);
+    CHECK(message.type == FL_REKEYED && message.request == 55 && dialogue_is_over(&side->dialogue));
+    CHECK(identity.epoch == 2 && memcmp(&identity.node_key, &former, sizeof former) != 0);
+    CHECK(identity_read(&read, node_file, &err) && memcmp(&read.node_key, &identity.node_key, sizeof former) == 0);
+    disconnect_front(side);
+    connect_front(side, 7);
+    CHECK(!dialogue_is_over(&side->dialogue));
+    CHECK(ask(side, &(struct front_launcher_message){.type = FL_READY, .request = 1}));
+    message = heard(side, NULL);
+    struct key link;
+    key_link(&link, &identity.node_key, "sandboxd");
+    CHECK(memcmp(&message.as.identity.link_from_node, &link, sizeof link) == 0);
+    message = heard(side, NULL);
+    key_sandbox_root(&root, &identity.node_key, message.as.sandbox.id);
+    CHECK(message.type == FL_SANDBOX && memcmp(&message.as.sandbox.root, &root, sizeof root) == 0);
+    disconnect_front(side);
+}
+
 /* A front that asks and never listens: what waits stays bounded, and it is given up in the end. */
 static void test_deaf_front(struct side *side)
 {
@@ -452,6 +505,7 @@ int main(void)
     locks = memory_printf("%s/locks", top);
     records = memory_printf("%s/records", top);
     run = memory_printf("%s/run", top);
+    node_file = memory_printf("%s/node.json", top);
     CHECK(mkdir(state, 0700) == 0 && mkdir(records, 0700) == 0 && mkdir(run, 0711) == 0);
     struct side *side = open_side();
     connect_front(side, 1);
@@ -461,12 +515,13 @@ int main(void)
     test_ends(side);
     side = test_adoption(side);
     test_hostile_front(side);
+    test_rekey(side);
     test_deaf_front(side);
     CHECK(side->sandboxes.count == 0);
     close_side(side);
     CHECK(fd_remove_tree(top, NULL));
-    char *texts[] = {state, locks, records, run};
-    for (size_t i = 0; i < 4; i++)
+    char *texts[] = {state, locks, records, run, node_file};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     return check_done();
 }

@@ -97,9 +97,93 @@ static void test_forgetting(void)
     close_world(&world);
 }
 
+/* ---- what the audit is told ---- */
+
+static struct {
+    unsigned ends, inputs;
+    int exit_code;
+    char origin[32], why[ERROR_MESSAGE_BYTES];
+    bool refuses;
+} audit;
+
+static void on_ended(void *context, const struct process_deed *deed)
+{
+    (void)context;
+    audit.ends++;
+    audit.exit_code = deed->end ? deed->end->exit_code : -1;
+    snprintf(audit.origin, sizeof audit.origin, "%s", deed->origin ? deed->origin : "(none)");
+    snprintf(audit.why, sizeof audit.why, "%s", deed->why ? deed->why->message : "");
+    CHECK_TEXT(deed->process_id, "one");
+}
+
+static bool on_input(void *context, const struct process_deed *deed, struct error *err)
+{
+    (void)context;
+    audit.inputs++;
+    CHECK_TEXT(deed->origin, "eve");
+    return !audit.refuses || error_set(err, ERROR_DISK_FULL, "no room");
+}
+
+static void on_answer(void *cookie, const struct verb_answer *answer)
+{
+    *(struct error *)cookie = answer->error;
+}
+
+/* The answer to a write to its stdin; a command without one, so that CONFLICT says it came through. */
+static enum error_kind write_input(struct world *world)
+{
+    struct error answer = {0};
+    struct verb *verb = verb_new(&world->all, "sbx_a");
+    memcpy(verb->process_id, "one", 4);
+    verb->origin = strdup("eve");
+    verb->done = on_answer;
+    verb->cookie = &answer;
+    process_verb_input(&world->sandbox, verb);
+    for (int i = 0; i < 10 && answer.kind == ERROR_NONE; i++)
+        (void)h2o_evloop_run(world->loop->evloop, 100);
+    return answer.kind;
+}
+
+static void test_audit_hooks(void)
+{
+    struct world world = {0};
+    open_world(&world);
+    world.all.options.command_ended = on_ended;
+    world.all.options.command_takes_input = on_input;
+    struct process *process = start(&world);
+    process->origin = strdup("ada");
+    audit.refuses = true;
+    CHECK(write_input(&world) == ERROR_DISK_FULL && audit.inputs == 1);
+    audit.refuses = false;
+    CHECK(write_input(&world) == ERROR_CONFLICT && audit.inputs == 2);
+    CHECK(write_input(&world) == ERROR_CONFLICT && audit.inputs == 2); /* once a command */
+    struct fi_exited exited = {.id = "one", .wait_status = 7 << 8};
+    process_exited(&world.sandbox, &exited);
+    process_exited(&world.sandbox, &exited); /* init says it again */
+    CHECK(audit.ends == 1 && audit.exit_code == 7);
+    CHECK_TEXT(audit.origin, "ada");
+    struct error gone = {0};
+    error_set(&gone, ERROR_GONE, "it has ended");
+    process_tell_gone(&world.sandbox, &gone);
+    CHECK(audit.ends == 1); /* this one had its end */
+    close_world(&world);
+    CHECK(audit.ends == 1); /* a front that stops ends nothing */
+
+    world = (struct world){0};
+    open_world(&world);
+    world.all.options.command_ended = on_ended;
+    CHECK(start(&world) != NULL);
+    process_tell_gone(&world.sandbox, &gone);
+    CHECK(audit.ends == 2 && audit.exit_code == -1);
+    CHECK_TEXT(audit.origin, "(none)");
+    CHECK_TEXT(audit.why, "it has ended");
+    close_world(&world);
+}
+
 int main(void)
 {
     keys_start();
     test_forgetting();
+    test_audit_hooks();
     return check_done();
 }

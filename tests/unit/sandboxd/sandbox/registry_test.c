@@ -56,12 +56,12 @@ static void test_reports(void)
     CHECK(registry_put(registry, &a, 0) && registry_put(registry, &b, 0));
     CHECK(end(registry, "sbx_b", "oom", 50));
     AUTO_FREE struct registry_line *living = NULL, *ended = NULL, *rest = NULL;
-    CHECK(registry_lines(registry, false, 10, &living) == 1);
+    CHECK(registry_lines(registry, REGISTRY_LIVING, 10, &living) == 1);
     CHECK_TEXT(living[0].id, "sbx_a");
-    CHECK(registry_lines(registry, true, 10, &ended) == 1);
+    CHECK(registry_lines(registry, REGISTRY_UNREPORTED, 10, &ended) == 1);
     CHECK_TEXT(ended[0].reason, "oom");
     registry_reported(registry, "sbx_b");
-    CHECK(registry_lines(registry, true, 10, &rest) == 0);
+    CHECK(registry_lines(registry, REGISTRY_UNREPORTED, 10, &rest) == 0);
 }
 
 /* One that ended before there was this registry: its tokens can be told from others, and the negotiator is told. */
@@ -76,7 +76,7 @@ static void test_unknown_end(void)
     CHECK_TEXT(view.reason, "crashed");
     CHECK(registry_count(registry) == 0);
     AUTO_FREE struct registry_line *ended = NULL;
-    CHECK(registry_lines(registry, true, 10, &ended) == 1);
+    CHECK(registry_lines(registry, REGISTRY_UNREPORTED, 10, &ended) == 1);
     struct fl_sandbox c = make("sbx_c");
     CHECK(!registry_put(registry, &c, 60));
 }
@@ -87,11 +87,64 @@ static void test_attached(void)
     struct fl_sandbox a = make("sbx_a");
     CHECK(registry_put(registry, &a, 5));
     AUTO_FREE struct registry_line *quiet = NULL, *attached = NULL, *left = NULL;
-    CHECK(registry_lines(registry, false, 10, &quiet) == 1 && quiet[0].active_ms == 5);
+    CHECK(registry_lines(registry, REGISTRY_LIVING, 10, &quiet) == 1 && quiet[0].active_ms == 5);
     registry_attach(registry, "sbx_a");
-    CHECK(registry_lines(registry, false, 10, &attached) == 1 && attached[0].active_ms > 1000000);
+    CHECK(registry_lines(registry, REGISTRY_LIVING, 10, &attached) == 1 && attached[0].active_ms > 1000000);
     registry_detach(registry, "sbx_a", 7);
-    CHECK(registry_lines(registry, false, 10, &left) == 1 && left[0].active_ms == 7);
+    CHECK(registry_lines(registry, REGISTRY_LIVING, 10, &left) == 1 && left[0].active_ms == 7);
+}
+
+static size_t changed(struct registry *registry, struct registry_line *first, bool tell)
+{
+    AUTO_FREE struct registry_line *lines = NULL;
+    size_t count = registry_lines(registry, REGISTRY_CHANGED, 10, &lines);
+    if (count > 0)
+        *first = lines[0];
+    if (tell)
+        registry_told(registry, lines, count);
+    return count;
+}
+
+static void test_changes(void)
+{
+    AUTO(registry) *registry = registry_new(1);
+    struct fl_sandbox a = make("sbx_a"), b = make("sbx_b");
+    struct registry_line line = {0};
+    a.epoch = b.epoch = 1;
+    CHECK(changed(registry, &line, true) == 0);
+    CHECK(registry_put(registry, &a, 5000) && registry_put(registry, &b, 5000));
+    CHECK(changed(registry, &line, false) == 2); /* the message may be lost: told again */
+    CHECK(changed(registry, &line, true) == 2 && changed(registry, &line, true) == 0);
+
+    registry_touch(registry, "sbx_a", 5999);
+    CHECK(changed(registry, &line, true) == 0);
+    registry_touch(registry, "sbx_a", 6000);
+    CHECK(changed(registry, &line, true) == 1 && line.active_ms == 6000);
+    CHECK_TEXT(line.id, "sbx_a");
+    registry_touch(registry, "sbx_a", 4000); /* the clock was set back */
+    CHECK(changed(registry, &line, true) == 1 && changed(registry, &line, true) == 0);
+
+    b.deadline_wall_ms = 6000;
+    CHECK(registry_put(registry, &b, 0));
+    CHECK(changed(registry, &line, true) == 1 && line.deadline_ms == 6000);
+    registry_raise_epoch(registry, "sbx_b", 3);
+    registry_raise_epoch(registry, "sbx_b", 2); /* never falls */
+    registry_raise_epoch(registry, "sbx_none", 2);
+    registry_used(registry, "sbx_b", 77, 1 << 20);
+    registry_used(registry, "sbx_a", 1, 2); /* alone nothing to tell */
+    CHECK(changed(registry, &line, true) == 1 && line.epoch == 3 && line.cpu_ms == 77 && line.memory_bytes == 1 << 20);
+    struct registry_view view = {0};
+    CHECK(registry_find(registry, "sbx_b", &view) && view.epoch == 3);
+    CHECK(registry_put(registry, &b, 0) && changed(registry, &line, true) == 0); /* the launcher's lower one */
+
+    registry_attach(registry, "sbx_a"); /* active now, whenever that is */
+    CHECK(changed(registry, &line, true) == 1);
+    CHECK(end(registry, "sbx_a", "deleted", 1));
+    CHECK(changed(registry, &line, true) == 0);
+    struct registry_line gone = {.id = "sbx_gone", .epoch = 1};
+    registry_told(registry, &gone, 1);
+    AUTO_FREE struct registry_line *all = NULL;
+    CHECK(registry_lines(registry, REGISTRY_LIVING, 10, &all) == 1); /* a full list has what was told too */
 }
 
 static void test_bounds(void)
@@ -120,6 +173,7 @@ int main(void)
     test_reports();
     test_unknown_end();
     test_attached();
+    test_changes();
     test_bounds();
     return check_done();
 }

@@ -1,0 +1,144 @@
+/* streams.c - one post to each loop, which looks through its own requests. */
+#include "sandboxd/front/streams.h"
+
+#include "sandboxd/dialects/plane.h"
+#include "sandboxd/front/authorize.h"
+#include "shared/base/clock.h"
+#include "shared/base/memory.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static const uint64_t SWEEP_NS = UINT64_C(15) * 1000000000;
+
+struct streams {
+    pthread_mutex_t mutex; /* guards loops: a loop that has ended gets no post */
+    struct loop *loops[SANDBOXES_LOOPS_MAX];
+    struct loop_timer *sweeps[SANDBOXES_LOOPS_MAX]; /* each its loop's */
+};
+
+struct streams *streams_new(void)
+{
+    struct streams *streams = memory_new(sizeof *streams);
+    pthread_mutex_init(&streams->mutex, NULL);
+    return streams;
+}
+
+void streams_free(struct streams *streams)
+{
+    if (!streams)
+        return;
+    pthread_mutex_destroy(&streams->mutex);
+    free(streams);
+}
+
+/* NULL when it is none of a client with a token. */
+static const struct caller *find_caller(const struct http_request *request)
+{
+    const struct http_route *route = http_request_route(request);
+    return route && route->needs ? caller_of(request) : NULL;
+}
+
+static void end(struct http_request *request, const struct caller *caller, const char *reason, const struct error *err)
+{
+    authorize_record_refusal(request, &caller->claims, "stream.cut", reason, err);
+    http_request_revoke(request, err);
+}
+
+/* ---- marks ---- */
+
+/* One batch on its way over the loops. */
+struct cut {
+    struct marks_batch *batch;
+    atomic_uint left; /* loops that are not through, and one for who posts */
+};
+
+static void cut_through(struct cut *cut)
+{
+    if (atomic_fetch_sub(&cut->left, 1) != 1)
+        return;
+    marks_cut_done(cut->batch);
+    free(cut);
+}
+
+static void cut_one(void *cookie, struct http_request *request)
+{
+    const struct cut *cut = cookie;
+    const struct caller *caller = find_caller(request);
+    if (!caller || !marks_batch_refuses(cut->batch, &caller->claims, clock_wall_ms()))
+        return;
+    struct error err = {0};
+    authorize_set_revoked(&err);
+    end(request, caller, "revoked", &err);
+}
+
+static void cut_loop(void *cookie)
+{
+    http_requests_each(loop_current(), cut_one, cookie);
+    cut_through(cookie);
+}
+
+void streams_cut(void *context, struct marks_batch *batch)
+{
+    struct streams *streams = context;
+    struct cut *cut = memory_new(sizeof *cut);
+    cut->batch = batch;
+    cut->left = 1;
+    pthread_mutex_lock(&streams->mutex);
+    for (unsigned i = 0; i < SANDBOXES_LOOPS_MAX; i++)
+        if (streams->loops[i]) {
+            cut->left++;
+            loop_post(streams->loops[i], cut_loop, cut);
+        }
+    pthread_mutex_unlock(&streams->mutex);
+    cut_through(cut);
+}
+
+/* ---- time ---- */
+
+static void sweep_one(void *cookie, struct http_request *request)
+{
+    const int64_t *now_ms = cookie;
+    const struct caller *caller = find_caller(request);
+    if (!caller || *now_ms / 1000 <= caller->claims.expires_at + AUTHORIZE_AFTER_EXPIRY_S + CAPABILITY_LEEWAY_S)
+        return;
+    struct error err = {0};
+    error_set(&err, ERROR_TOKEN_EXPIRED, "the token expired an hour ago");
+    end(request, caller, "expired", &err);
+}
+
+static void start_sweep(struct streams *streams, struct loop *loop);
+
+static void sweep(void *cookie)
+{
+    struct loop *loop = loop_current();
+    int64_t now_ms = clock_wall_ms();
+    http_requests_each(loop, sweep_one, &now_ms);
+    start_sweep(cookie, loop);
+}
+
+static void start_sweep(struct streams *streams, struct loop *loop)
+{
+    streams->sweeps[loop_index(loop)] = loop_timer_start(loop, clock_boot_ns() + SWEEP_NS, sweep, streams);
+}
+
+/* ---- loops ---- */
+
+static void set_loop(struct streams *streams, const struct loop *at, struct loop *loop)
+{
+    pthread_mutex_lock(&streams->mutex);
+    streams->loops[loop_index(at)] = loop;
+    pthread_mutex_unlock(&streams->mutex);
+}
+
+void streams_loop_started(struct streams *streams, struct loop *loop)
+{
+    set_loop(streams, loop, loop);
+    start_sweep(streams, loop);
+}
+
+void streams_loop_ending(struct streams *streams, struct loop *loop)
+{
+    set_loop(streams, loop, NULL);
+    loop_timer_cancel(TAKE(streams->sweeps[loop_index(loop)]));
+}

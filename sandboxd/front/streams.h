@@ -1,0 +1,23 @@
+/** streams.h - ends running requests whose token holds no more: those that new marks refuse, at once and on every loop;
+ *  and, as a last resort, those that outlived the longest time any stream has. What a dialect ends by itself (follow at
+ *  exp) is the dialect's. */
+#pragma once
+
+#include "sandboxd/journal/marks.h"
+#include "shared/base/cleanup.h"
+#include "shared/http/loop.h"
+
+struct streams;
+
+struct streams *streams_new(void) MUST_USE;
+/** After the loops have been freed. NULL is allowed. */
+void streams_free(struct streams *streams);
+DEFINE_AUTO(streams)
+
+/** To be called on each loop's thread before it serves, and before it ends. */
+void streams_loop_started(struct streams *streams, struct loop *loop);
+void streams_loop_ending(struct streams *streams, struct loop *loop);
+
+/** For marks_options.cut, with the streams as context: returns at once; marks_cut_done is called when every loop is
+ *  through. What a loop serves after this began has seen the marks already. Any thread. */
+void streams_cut(void *context, struct marks_batch *batch);
