@@ -36,8 +36,7 @@ bool call_refused(long status, const char *body, size_t size, struct error *err)
     if (code && message)
         error_set(err, error_kind_of_code(code), "%s", message);
     else
-        error_set(err, status == 404 ? ERROR_NOT_FOUND : ERROR_INTERNAL, "the server answered %ld without a reason",
-                  status);
+        error_set(err, error_kind_of_http_status((int)status), "the server answered %ld without a reason", status);
     json_decref(reply);
     return false;
 }
@@ -77,33 +76,66 @@ static bool read_reply(long status, const struct text *text, json_t **reply, str
     return true;
 }
 
-bool call_json(const struct call *call, json_t **reply, int *status, struct error *err)
+bool call_transfer_start(struct call_transfer *transfer, const struct call *call, struct error *err)
 {
     CURL *curl = curl_easy_init();
     if (!curl)
         return error_set(err, ERROR_INTERNAL, "libcurl does not start");
-    AUTO_TEXT text = {0};
-    AUTO_FREE char *body = call->body ? json_dumps(call->body, JSON_COMPACT) : NULL;
-    struct curl_slist *headers = call_add_credential(NULL, call->credential);
-    if (body)
-        headers = curl_slist_append(headers, "Content-Type: application/json");
+    *transfer = (struct call_transfer){.curl = curl,
+                                       .url = memory_string(call->url),
+                                       .headers = call_add_credential(NULL, call->credential),
+                                       .reply = memory_new(sizeof *transfer->reply)};
     call_prepare(curl);
-    curl_easy_setopt(curl, CURLOPT_URL, call->url);
+    curl_easy_setopt(curl, CURLOPT_URL, transfer->url);
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, call->method);
-    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(call->timeout_ms ? call->timeout_ms : 60000));
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, collect);
-    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &text);
-    if (body)
-        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
-    CURLcode code = curl_easy_perform(curl);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, transfer->reply);
+    if (call->body) {
+        transfer->body = json_dumps(call->body, JSON_COMPACT);
+        transfer->headers = curl_slist_append(transfer->headers, "Content-Type: application/json");
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, transfer->body);
+    }
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, transfer->headers);
+    return true;
+}
+
+bool call_transfer_finish(struct call_transfer *transfer, CURLcode code, json_t **reply, int *status, struct error *err)
+{
     long answered = 0;
-    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answered);
-    curl_slist_free_all(headers);
-    curl_easy_cleanup(curl);
-    if (code != CURLE_OK)
-        return call_failed(code, call->url, err);
-    if (status)
+    curl_easy_getinfo(transfer->curl, CURLINFO_RESPONSE_CODE, &answered);
+    bool good =
+        code == CURLE_OK ? read_reply(answered, transfer->reply, reply, err) : call_failed(code, transfer->url, err);
+    if (status && code == CURLE_OK)
         *status = (int)answered;
-    return read_reply(answered, &text, reply, err);
+    call_transfer_done(transfer);
+    return good;
+}
+
+static void wipe(char *secret, size_t size)
+{
+    if (secret)
+        sodium_memzero(secret, size);
+}
+
+void call_transfer_done(struct call_transfer *transfer)
+{
+    curl_easy_cleanup(transfer->curl);
+    curl_slist_free_all(transfer->headers);
+    free(transfer->url);
+    wipe(transfer->body, transfer->body ? strlen(transfer->body) : 0);
+    free(transfer->body);
+    if (transfer->reply) {
+        wipe(transfer->reply->data, transfer->reply->length);
+        text_done(transfer->reply);
+    }
+    free(transfer->reply);
+    *transfer = (struct call_transfer){0};
+}
+
+bool call_json(const struct call *call, json_t **reply, int *status, struct error *err)
+{
+    struct call_transfer transfer = {0};
+    return call_transfer_start(&transfer, call, err) &&
+           call_transfer_finish(&transfer, curl_easy_perform(transfer.curl), reply, status, err);
 }

@@ -1,5 +1,5 @@
-/** grant.h - a capability for a thread's sandbox: negotiated once, kept in a file (0600) for the next run, negotiated
- *  anew when it is spent. */
+/** grant.h - a capability for a thread's sandbox: negotiated once, kept in a file (0600) for the next run, refreshed
+ *  before it ends, negotiated anew when that is refused. */
 #pragma once
 
 #include "clients/c/place.h"
@@ -22,8 +22,11 @@ struct grant_request {
 
 struct grant {
     char *thread, *sandbox_id, *sandbox_name, *state, *token, *jti, *http, *hint_note;
-    char *scopes;             /* granted, space-separated */
-    int64_t expires_ms;       /* wall clock, UTC */
+    char *warning;      /* what its owner must be told: the token before it was used elsewhere; NULL nothing */
+    char *scopes;       /* granted, space-separated */
+    int64_t expires_ms; /* wall clock, UTC, as the next two */
+    int64_t refresh_ms; /* to be refreshed from then on */
+    int64_t issued_ms;
     bool created, from_cache; /* a new sandbox was made; no negotiation was needed */
     json_t *reply;            /* the negotiator's whole answer without the token; NULL from the cache */
 };
@@ -35,12 +38,23 @@ void grant_done(struct grant *grant);
 bool grant_negotiate(struct grant *grant, const struct place *place, const struct grant_request *request,
                      struct error *err) MUST_USE;
 
-/** The cached grant for this request if it is good for another 30 s, else a negotiated one. */
+/** The cached grant for this request while its refresh is not due, else that one refreshed, else a negotiated one. When
+ *  nobody answers the refresh, a token that still holds is used as it is. */
 bool grant_get(struct grant *grant, const struct place *place, const struct grant_request *request,
                struct error *err) MUST_USE;
 
-/** Drops the cached grant of this request: it was refused. */
-void grant_forget(const struct place *place, const struct grant_request *request);
+/** Refreshes the grant now, in place. Processes that share the cache refresh one after the other: who finds that
+ *  another has done it takes that token. Waits for them 20 s at most (TIMEOUT). UNAUTHENTICATED, TOKEN_EXPIRED,
+ *  TOKEN_REVOKED, NOT_FOUND: negotiate anew; TOKEN_REUSED: also that, and tell the user (grant_reused_sentence). */
+bool grant_refresh(struct grant *grant, const struct place *place, const struct grant_request *request,
+                   struct error *err) MUST_USE;
+
+/** The grant was refused: in its place a newer one from the cache, else a negotiated one. On failure it is empty. */
+bool grant_replace(struct grant *grant, const struct place *place, const struct grant_request *request,
+                   struct error *err) MUST_USE;
 
 /** Drops every cached grant of a sandbox: it was deleted. */
 void grant_forget_sandbox(const char *sandbox_id);
+
+/** What to tell the user after TOKEN_REUSED. */
+extern const char grant_reused_sentence[];

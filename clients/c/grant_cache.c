@@ -5,12 +5,16 @@
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 
-static const size_t CACHE_MAX_BYTES = 4 * 1024 * 1024;
+static const size_t CACHE_MAX_BYTES = (size_t)4 * 1024 * 1024;
+static const unsigned STORE_WAIT_MS = 3000; /* somebody else may be refreshing meanwhile */
+static const long TRY_EVERY_NS = 10000000;
 
 char *grant_cache_key(const struct place *place, const struct grant_request *request)
 {
@@ -25,14 +29,39 @@ char *grant_cache_key(const struct place *place, const struct grant_request *req
     return hex;
 }
 
-/* Several runs at once share the file: whoever changes it holds this lock from reading to writing. */
-static int lock_cache(const char *path)
+static bool open_lock(int *lock)
 {
+    AUTO_FREE char *path = place_cache_path();
     AUTO_FREE char *lock_path = memory_printf("%s.lock", path);
-    if (!place_make_folder_of(path, NULL))
-        return -1;
-    AUTO_FD int fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    return fd >= 0 && flock(fd, LOCK_EX) == 0 ? TAKE_FD(fd) : -1;
+    bool acted = place_act_as_user(path);
+    AUTO_FD int fd = -1;
+    if (place_make_folder_of(path, NULL))
+        fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    place_return(acted);
+    *lock = TAKE_FD(fd);
+    return *lock >= 0;
+}
+
+bool grant_cache_lock(int *lock, unsigned wait_ms)
+{
+    int opened;
+    if (!open_lock(&opened)) {
+        *lock = -1;
+        return true;
+    }
+    AUTO_FD int fd = opened;
+    uint64_t until = clock_boot_ns() + wait_ms * UINT64_C(1000000);
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR) { /* a file system without locks */
+            *lock = -1;
+            return true;
+        }
+        if (clock_boot_ns() >= until)
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = TRY_EVERY_NS}, NULL);
+    }
+    *lock = TAKE_FD(fd);
+    return true;
 }
 
 static json_t *read_cache(const char *path)
@@ -59,20 +88,20 @@ json_t *grant_cache_find(const char *key)
     return entry;
 }
 
-static void drop_expired(json_t *cache, int64_t now_ms)
+static void drop_spent(json_t *cache, int64_t now_ms)
 {
     const char *key;
     json_t *entry;
     void *next;
     json_object_foreach_safe (cache, next, key, entry) {
-        if (json_integer_value(json_object_get(entry, "expires_ms")) <= now_ms)
+        if (json_integer_value(json_object_get(entry, "expires_ms")) + GRANT_REFRESHABLE_MS <= now_ms)
             json_object_del(cache, key);
     }
 }
 
 static void write_cache(const char *path, json_t *cache)
 {
-    drop_expired(cache, clock_wall_ms());
+    drop_spent(cache, clock_wall_ms());
     char *text = json_dumps(cache, JSON_INDENT(1));
     (void)!fd_write_file(path, 0600, text, strlen(text), NULL);
     sodium_memzero(text, strlen(text));
@@ -80,18 +109,18 @@ static void write_cache(const char *path, json_t *cache)
 }
 
 /* Changes the whole file under the lock, as the user it belongs to. */
-static void change_cache(void (*change)(json_t *cache, const char *name, json_t *entry), const char *name,
+static void change_cache(int held, void (*change)(json_t *cache, const char *name, json_t *entry), const char *name,
                          json_t *entry)
 {
     AUTO_FREE char *path = place_cache_path();
+    AUTO_FD int own = -1;
+    if (held < 0 && (!grant_cache_lock(&own, STORE_WAIT_MS) || own < 0))
+        return;
     bool acted = place_act_as_user(path);
-    AUTO_FD int lock = lock_cache(path);
-    if (lock >= 0) {
-        json_t *cache = read_cache(path);
-        change(cache, name, entry);
-        write_cache(path, cache);
-        json_decref(cache);
-    }
+    json_t *cache = read_cache(path);
+    change(cache, name, entry);
+    write_cache(path, cache);
+    json_decref(cache);
     place_return(acted);
 }
 
@@ -114,12 +143,12 @@ static void drop_sandbox(json_t *cache, const char *sandbox_id, json_t *entry UN
     }
 }
 
-void grant_cache_store(const char *key, json_t *entry)
+void grant_cache_store(int lock, const char *key, json_t *entry)
 {
-    change_cache(put_entry, key, entry);
+    change_cache(lock, put_entry, key, entry);
 }
 
 void grant_cache_drop_sandbox(const char *sandbox_id)
 {
-    change_cache(drop_sandbox, sandbox_id, NULL);
+    change_cache(-1, drop_sandbox, sandbox_id, NULL);
 }

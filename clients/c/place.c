@@ -129,7 +129,7 @@ static void strip_slash(char *url)
         url[--length] = '\0';
 }
 
-bool place_load(struct place *place, const char *url, struct error *err)
+bool place_load_keyless(struct place *place, const char *url, struct error *err)
 {
     struct error file_error = {0};
     AUTO_PLACE found = {0};
@@ -140,14 +140,23 @@ bool place_load(struct place *place, const char *url, struct error *err)
         return false;
     }
     const char *chosen_url = url ? url : found.url ? found.url : DEFAULT_URL;
-    const char *chosen_key = key ? key : found.api_key;
-    if (!chosen_key) {
+    *place = (struct place){.url = memory_string(chosen_url), .api_key = memory_string(key ? key : found.api_key)};
+    strip_slash(place->url);
+    return true;
+}
+
+bool place_load(struct place *place, const char *url, struct error *err)
+{
+    AUTO_PLACE found = {0};
+    if (!place_load_keyless(&found, url, err))
+        return false;
+    if (!found.api_key) {
         AUTO_FREE char *path = place_config_path();
         return error_set(err, ERROR_NOT_FOUND, "no API key: `parley up -d` writes one to %s, or set PARLEY_API_KEY",
                          path);
     }
-    *place = (struct place){.url = memory_string(chosen_url), .api_key = memory_string(chosen_key)};
-    strip_slash(place->url);
+    *place = found;
+    found = (struct place){0};
     return true;
 }
 

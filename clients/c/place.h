@@ -19,6 +19,9 @@ void place_done(struct place *place);
  *  ERROR_NOT_FOUND without a key says how to get one; ERROR_INVALID for a config file that is not one. */
 bool place_load(struct place *place, const char *url, struct error *err) MUST_USE;
 
+/** As place_load, but the key may be missing (NULL then). */
+bool place_load_keyless(struct place *place, const char *url, struct error *err) MUST_USE;
+
 /** Reads config.json alone: ERROR_NOT_FOUND when there is none. */
 bool place_load_file(struct place *place, struct error *err) MUST_USE;
 

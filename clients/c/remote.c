@@ -7,6 +7,7 @@
 #include "shared/base/memory.h"
 #include "shared/base/random.h"
 #include "shared/base/text.h"
+#include "shared/capability/capability.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -18,14 +19,18 @@
 #define REFUSAL_MAX_BYTES (64 * 1024)
 static const uint64_t RESUME_FOR_NS = 15000000000; /* how long a lost connection is tried again */
 static const int RESUME_EVERY_MS = 200;
+static const unsigned TURN_MAX_MS = 1000;
+static const unsigned REFUSALS_MAX = 3; /* fresh tokens refused in a row */
 
 /* One side request at a time each: stdin bytes in order, signals as typed. */
 struct side_post {
     CURL *curl;
     struct curl_slist *headers;
-    char *body;
+    char *path, *body;
     size_t size;
     bool busy;
+    bool waits;                    /* for a fresh token, to be sent again */
+    char jti[CAPABILITY_ID_BYTES]; /* of the token it bore */
 };
 
 struct run {
@@ -38,9 +43,13 @@ struct run {
     char *main_body, *main_url;
     struct text refusal; /* the body of a reply that is not 200 */
     struct side_post input, signal;
-    bool input_ended;    /* nothing more will be read from stdin_fd */
-    uint64_t lost_since; /* boot ns of the first failure in a row; 0 connected */
-    unsigned interrupts; /* how often the user pressed Ctrl-C */
+    struct grant_keeper *keeper;        /* NULL: none */
+    bool main_waits;                    /* for a fresh token, to be sent again */
+    char main_jti[CAPABILITY_ID_BYTES]; /* of the token it bore */
+    unsigned refusals;                  /* in a row */
+    bool input_ended;                   /* nothing more will be read from stdin_fd */
+    uint64_t lost_since;                /* boot ns of the first failure in a row; 0 connected */
+    unsigned interrupts;                /* how often the user pressed Ctrl-C */
 };
 
 void remote_command_new_id(struct remote_command *command)
@@ -67,6 +76,7 @@ static size_t on_main_data(char *data, size_t one, size_t count, void *cookie)
         return size;
     }
     run->lost_since = 0;
+    run->refusals = 0;
     return remote_events_feed(&run->events, data, size) ? size : 0;
 }
 
@@ -115,6 +125,11 @@ static void prepare_main(struct run *run)
                                       run->grant->http, run->command->id, (unsigned long long)run->events.offsets[0],
                                       (unsigned long long)run->events.offsets[1]);
     }
+    curl_slist_free_all(run->main_headers);
+    run->main_headers = call_add_credential(NULL, run->grant->token);
+    run->main_headers = curl_slist_append(run->main_headers, "Content-Type: application/json");
+    run->main_headers = curl_slist_append(run->main_headers, "Expect:");
+    snprintf(run->main_jti, sizeof run->main_jti, "%s", run->grant->jti);
     curl_easy_setopt(run->main, CURLOPT_URL, run->main_url);
     curl_easy_setopt(run->main, CURLOPT_HTTPHEADER, run->main_headers);
     curl_easy_setopt(run->main, CURLOPT_WRITEFUNCTION, on_main_data);
@@ -124,16 +139,9 @@ static void prepare_main(struct run *run)
     curl_multi_add_handle(run->multi, run->main);
 }
 
-static void post(struct run *run, struct side_post *side, const char *path, const char *body, size_t size)
+static void send_side(struct run *run, struct side_post *side)
 {
-    AUTO_FREE char *url = memory_printf("%s/processes/%s/%s", run->grant->http, run->command->id, path);
-    if (!side->curl)
-        side->curl = curl_easy_init();
-    if (!side->curl)
-        return;
-    free(side->body);
-    side->body = memory_copy(body, size);
-    side->size = size;
+    AUTO_FREE char *url = memory_printf("%s/processes/%s/%s", run->grant->http, run->command->id, side->path);
     curl_easy_reset(side->curl);
     call_prepare(side->curl);
     curl_slist_free_all(side->headers);
@@ -142,13 +150,29 @@ static void post(struct run *run, struct side_post *side, const char *path, cons
     side->headers = curl_slist_append(side->headers, json ? "Content-Type: application/json"
                                                           : "Content-Type: application/octet-stream");
     side->headers = curl_slist_append(side->headers, "Expect:");
+    snprintf(side->jti, sizeof side->jti, "%s", run->grant->jti);
     curl_easy_setopt(side->curl, CURLOPT_URL, url);
     curl_easy_setopt(side->curl, CURLOPT_HTTPHEADER, side->headers);
-    curl_easy_setopt(side->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)size);
+    curl_easy_setopt(side->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)side->size);
     curl_easy_setopt(side->curl, CURLOPT_POSTFIELDS, side->body);
     curl_easy_setopt(side->curl, CURLOPT_WRITEFUNCTION, ignore_data);
     curl_multi_add_handle(run->multi, side->curl);
+    side->waits = false;
+}
+
+static void post(struct run *run, struct side_post *side, const char *path, const char *body, size_t size)
+{
+    if (!side->curl)
+        side->curl = curl_easy_init();
+    if (!side->curl)
+        return;
+    free(side->body);
+    free(side->path);
+    side->body = memory_copy(body, size);
+    side->path = memory_string(path);
+    side->size = size;
     side->busy = true;
+    send_side(run, side);
 }
 
 static void read_stdin(struct run *run)
@@ -205,10 +229,54 @@ static bool may_resume(const struct run *run)
     return run->lost_since == 0 || clock_boot_ns() - run->lost_since < RESUME_FOR_NS;
 }
 
+/* The token that something bore was refused: it goes again, at once if there is a fresh one by now, else when the
+ * keeper has got one. */
+static bool may_go_again(struct run *run, const char *jti, bool *waits)
+{
+    if (!run->keeper || !run->events.end->started || run->refusals >= REFUSALS_MAX)
+        return false;
+    run->refusals++;
+    if (strcmp(jti, run->grant->jti) == 0)
+        grant_keeper_refused(run->keeper);
+    *waits = true;
+    return true;
+}
+
+/* Sends what waits for a fresh token, once it is there. */
+static bool send_waiting(struct run *run, struct error *err)
+{
+    if (!run->main_waits && !run->input.waits && !run->signal.waits)
+        return true;
+    enum grant_keeper_state state = grant_keeper_state(run->keeper, err);
+    if (state == GRANT_KEEPER_TRYING)
+        return true;
+    if (state == GRANT_KEEPER_FAILED)
+        return error_prefix(err, "the token ended and there is no other");
+    run->lost_since = 0;
+    if (run->main_waits)
+        prepare_main(run);
+    if (run->input.waits)
+        send_side(run, &run->input);
+    if (run->signal.waits)
+        send_side(run, &run->signal);
+    run->main_waits = false;
+    return true;
+}
+
+static bool is_token_error(enum error_kind kind)
+{
+    return kind == ERROR_TOKEN_EXPIRED || kind == ERROR_TOKEN_REVOKED || kind == ERROR_UNAUTHENTICATED;
+}
+
 /* The main transfer ended before the exit event: refused, broken, or cut. */
 static bool on_main_done(struct run *run, CURLcode code, struct error *err)
 {
     long status = status_of(run->main);
+    bool refused = is_token_error(run->events.error.kind) || (code == CURLE_OK && status == 401);
+    if (refused && may_go_again(run, run->main_jti, &run->main_waits)) {
+        run->events.error = (struct error){0};
+        return true;
+    }
     if (run->events.error.kind != ERROR_NONE) {
         *err = run->events.error;
         return false;
@@ -229,6 +297,8 @@ static bool on_main_done(struct run *run, CURLcode code, struct error *err)
 static bool on_input_done(struct run *run, CURLcode code, struct error *err)
 {
     long status = status_of(run->input.curl);
+    if (code == CURLE_OK && status == 401 && may_go_again(run, run->input.jti, &run->input.waits))
+        return true; /* who it comes from is judged before any byte is taken */
     run->input.busy = false;
     if (code != CURLE_OK || status >= 500)
         return abandon(run, ERROR_NODE_UNREACHABLE, "stdin was cut when the connection broke; the command was ended",
@@ -236,6 +306,12 @@ static bool on_input_done(struct run *run, CURLcode code, struct error *err)
     if (status >= 400)
         run->input_ended = true;
     return true;
+}
+
+static void on_signal_done(struct run *run, CURLcode code)
+{
+    bool refused = code == CURLE_OK && status_of(run->signal.curl) == 401;
+    run->signal.busy = refused && may_go_again(run, run->signal.jti, &run->signal.waits);
 }
 
 static bool take_results(struct run *run, struct error *err)
@@ -252,7 +328,9 @@ static bool take_results(struct run *run, struct error *err)
         if (done == run->input.curl && !run->events.ended && !on_input_done(run, code, err))
             return false;
         if (done == run->signal.curl)
-            run->signal.busy = false;
+            on_signal_done(run, code);
+        if (run->keeper)
+            (void)!grant_keeper_done(run->keeper, done, code);
     }
     return true;
 }
@@ -260,11 +338,14 @@ static bool take_results(struct run *run, struct error *err)
 static bool turn(struct run *run, struct error *err)
 {
     int running;
+    unsigned wait_ms = run->keeper ? grant_keeper_turn(run->keeper, run->multi) : TURN_MAX_MS;
     curl_multi_perform(run->multi, &running);
     if (!take_results(run, err))
         return false;
     if (run->events.ended)
         return true;
+    if (!send_waiting(run, err))
+        return false;
     struct curl_waitfd extra[2];
     unsigned count = 0;
     bool wants_input = run->command->stdin_fd >= 0 && run->events.end->started && !run->input_ended && !run->input.busy;
@@ -272,7 +353,7 @@ static bool turn(struct run *run, struct error *err)
         extra[count++] = (struct curl_waitfd){.fd = run->command->stdin_fd, .events = CURL_WAIT_POLLIN};
     if (run->command->signal_fd >= 0)
         extra[count++] = (struct curl_waitfd){.fd = run->command->signal_fd, .events = CURL_WAIT_POLLIN};
-    curl_multi_poll(run->multi, extra, count, 1000, NULL);
+    curl_multi_poll(run->multi, extra, count, (int)(wait_ms < TURN_MAX_MS ? wait_ms : TURN_MAX_MS), NULL);
     if (wants_input && extra[0].revents)
         read_stdin(run);
     if (run->command->signal_fd >= 0 && extra[count - 1].revents)
@@ -282,15 +363,17 @@ static bool turn(struct run *run, struct error *err)
 
 static void side_done(struct run *run, struct side_post *side)
 {
-    if (side->busy)
+    if (side->busy && !side->waits)
         curl_multi_remove_handle(run->multi, side->curl);
     curl_easy_cleanup(side->curl);
     curl_slist_free_all(side->headers);
     free(side->body);
+    free(side->path);
 }
 
 static void run_done(struct run *run)
 {
+    grant_keeper_free(run->keeper);
     curl_multi_remove_handle(run->multi, run->main);
     side_done(run, &run->input);
     side_done(run, &run->signal);
@@ -326,9 +409,8 @@ bool remote_run(const struct grant *grant, const struct remote_command *command,
     json_t *body = exec_body(command);
     run.main_body = json_dumps(body, JSON_COMPACT);
     json_decref(body);
-    run.main_headers = call_add_credential(NULL, grant->token);
-    run.main_headers = curl_slist_append(run.main_headers, "Content-Type: application/json");
-    run.main_headers = curl_slist_append(run.main_headers, "Expect:");
+    if (command->keeping)
+        run.keeper = grant_keeper_new(command->keeping);
     bool good = run.main_body != NULL || error_set(err, ERROR_INVALID, "the command or its environment is not UTF-8");
     if (good)
         prepare_main(&run);

@@ -3,7 +3,7 @@
  * doubled. */
 #pragma once
 
-#include "clients/c/grant.h"
+#include "clients/c/grant_keeper.h"
 
 #include "shared/base/error.h"
 
@@ -23,6 +23,8 @@ struct remote_command {
     bool (*output)(void *cookie, bool is_stderr, const void *data, size_t size);
     void (*note)(void *cookie, const char *sentence); /* "connection lost, resuming"; NULL none */
     void *cookie;
+    /** Keeps the grant below fresh while the command runs, so that it may outlive its token; NULL: nobody does. */
+    const struct grant_keeping *keeping;
 };
 
 /** How it ended. */
@@ -36,8 +38,8 @@ struct remote_end {
 
 void remote_command_new_id(struct remote_command *command);
 
-/** Runs it to its end. UNAUTHENTICATED, TOKEN_EXPIRED, NOT_FOUND or GONE before it started: negotiate and call again.
- *  `end->started` is set also on failure. A command that
- *  is given up from here is ended with all it started. Blocks; one thread at a time per command. */
+/** Runs it to its end; with `keeping` the grant changes meanwhile. UNAUTHENTICATED, TOKEN_EXPIRED, NOT_FOUND or GONE
+ * before it started: negotiate and call again. `end->started` is set also on failure. A command that is given up from
+ * here is ended with all it started. Blocks; one thread at a time per command. */
 bool remote_run(const struct grant *grant, const struct remote_command *command, struct remote_end *end,
                 struct error *err) MUST_USE;

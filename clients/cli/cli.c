@@ -5,6 +5,8 @@
 #include "shared/base/clock.h"
 #include "shared/base/config.h"
 #include "shared/base/memory.h"
+#include "shared/base/random.h"
+#include "shared/capability/capability.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -97,6 +99,114 @@ void cli_print_age(char to[static 16], const char *time)
         snprintf(to, 16, "%" PRId64 "m", seconds / 60);
     else
         snprintf(to, 16, "%" PRId64 "h", seconds / 3600);
+}
+
+void cli_tell_grant(const struct grant *grant)
+{
+    const char *const sentences[] = {grant->warning, grant->hint_note};
+    for (size_t i = 0; i < 2; i++) {
+        AUTO_FREE char *safe = sentences[i] ? cli_safe(sentences[i]) : NULL;
+        if (safe)
+            fprintf(stderr, "parley: %s\n", safe);
+    }
+}
+
+bool cli_is_spent(const struct error *err)
+{
+    return err->kind == ERROR_UNAUTHENTICATED || err->kind == ERROR_TOKEN_EXPIRED || err->kind == ERROR_TOKEN_REVOKED ||
+           err->kind == ERROR_GONE || err->kind == ERROR_NOT_FOUND || err->kind == ERROR_NODE_UNREACHABLE;
+}
+
+char *cli_safe(const char *text)
+{
+    AUTO_TEXT safe = {0};
+    for (const char *at = text ? text : "-"; *at; at++) {
+        unsigned char byte = (unsigned char)*at;
+        unsigned char next = (unsigned char)at[1];
+        if (byte == 0xc2 && next >= 0x80 && next < 0xa0) /* C1 in UTF-8: 0x9b alone is what ESC [ is */
+            text_append_format(&safe, "\\x%02x", (unsigned char)*++at);
+        else if (byte < 0x20 || byte == 0x7f)
+            text_append_format(&safe, "\\x%02x", byte);
+        else
+            text_append(&safe, at, 1);
+    }
+    return memory_string(safe.data ? safe.data : "");
+}
+
+char *cli_member(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    if (!value || json_is_null(value) || json_is_string(value))
+        return cli_safe(json_string_value(value));
+    AUTO_FREE char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    return cli_safe(text);
+}
+
+void cli_print_when(char to[static 24], const char *time)
+{
+    char distance[16];
+    int64_t then;
+    cli_print_age(distance, time);
+    if (!time || !clock_parse(time, &then))
+        snprintf(to, 24, "-");
+    else if (then > clock_wall_ms())
+        snprintf(to, 24, "in %s", distance);
+    else
+        snprintf(to, 24, "%s ago", distance);
+}
+
+void cli_query(struct text *path, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    char *escaped = curl_easy_escape(NULL, value, 0);
+    char before = path->data && strchr(path->data, '?') ? '&' : '?';
+    text_append_format(path, "%c%s=%s", before, name, escaped ? escaped : "");
+    curl_free(escaped);
+}
+
+char *cli_sandbox_id(const struct place *place, const char *given, struct error *err)
+{
+    if (random_is_id(given, "sbx"))
+        return memory_string(given);
+    AUTO_TEXT path = {0};
+    text_append_string(&path, "/sandboxes");
+    cli_query(&path, "name", given);
+    json_t *reply = NULL;
+    if (!cli_call(place, "GET", path.data, NULL, &reply, err))
+        return NULL;
+    char *found = NULL;
+    size_t index;
+    json_t *sandbox;
+    json_array_foreach (json_object_get(reply, "sandboxes"), index, sandbox) {
+        const char *state = json_string_value(json_object_get(sandbox, "state"));
+        const char *id = json_string_value(json_object_get(sandbox, "id"));
+        if (!found && id && state && strcmp(state, "terminated") != 0 && strcmp(state, "failed") != 0)
+            found = memory_string(id);
+    }
+    json_decref(reply);
+    if (!found)
+        error_set(err, ERROR_NOT_FOUND, "no living sandbox is called \"%s\"", given);
+    return found;
+}
+
+char *cli_path(const char *before, const char *name, const char *after)
+{
+    char *escaped = curl_easy_escape(NULL, name, 0);
+    char *path = memory_printf("%s/%s%s%s", before, escaped ? escaped : "", after ? "/" : "", after ? after : "");
+    curl_free(escaped);
+    return path;
+}
+
+char *cli_token_text(const char *given)
+{
+    if (strcmp(given, "-") != 0)
+        return memory_string(given);
+    char text[CAPABILITY_TEXT_BYTES + 1] = "";
+    size_t got = fread(text, 1, sizeof text - 1, stdin);
+    text[got] = '\0';
+    text[strcspn(text, "\r\n \t")] = '\0';
+    return memory_string(text);
 }
 
 bool cli_place(struct place *place, const struct cli_common *common)

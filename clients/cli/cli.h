@@ -1,9 +1,11 @@
 /** cli.h - what the commands share: their signature, the common options, how they talk to people. */
 #pragma once
 
+#include "clients/c/grant.h"
 #include "clients/c/place.h"
 
 #include "shared/base/error.h"
+#include "shared/base/text.h"
 
 #include <getopt.h>
 #include <jansson.h>
@@ -12,8 +14,9 @@
 /* Exit statuses of parley itself; a command that ran gives its own. */
 enum cli_exit {
     CLI_OK = 0,
-    CLI_FAILED = 1, /* the thing asked for did not happen */
-    CLI_USAGE = 2,  /* the words were wrong */
+    CLI_FAILED = 1,  /* the thing asked for did not happen */
+    CLI_USAGE = 2,   /* the words were wrong */
+    CLI_PENDING = 3, /* `revoke`: durable, but not yet in force on every node */
     CLI_TIMED_OUT = 124,
     CLI_NO_SANDBOX = 125 /* `run` failed before the command could */
 };
@@ -59,6 +62,34 @@ void cli_print_json(json_t *value);
 /** "3m", "2h" from `wall_ms` text (RFC 3339) to now, or until it; "-" when it is no time. */
 void cli_print_age(char to[static 16], const char *time);
 
+/** Tells on stderr what the user must know of a grant that has come: a hint not followed, a token used elsewhere. */
+void cli_tell_grant(const struct grant *grant);
+
+/** A use of a grant failed in a way that another grant may cure: spent, revoked, its sandbox or node gone. */
+bool cli_is_spent(const struct error *err) MUST_USE;
+
+/** A text from outside for a terminal: control characters (C0, DEL, C1) as \xNN, NULL as "-". The caller frees. */
+char *cli_safe(const char *text) MUST_USE;
+
+/** The member of an object as such a text; a number or a boolean in its JSON. The caller frees. */
+char *cli_member(const json_t *object, const char *name) MUST_USE;
+
+/** "now", "in 5m", "5m ago" at `time` (RFC 3339); "-" when it is none. */
+void cli_print_when(char to[static 24], const char *time);
+
+/** Appends "name=value" to a query ("?" or "&" before it as needed), the value percent-encoded; NULL appends nothing.
+ */
+void cli_query(struct text *path, const char *name, const char *value);
+
+/** "before/name/after", the name percent-encoded; without `after` when NULL. The caller frees. */
+char *cli_path(const char *before, const char *name, const char *after) MUST_USE;
+
+/** A token as it is, or from stdin when "-", so that it stands in no process list. The caller frees. */
+char *cli_token_text(const char *given) MUST_USE;
+
+/** The id of a sandbox, or of the living one of that name. The caller frees; NULL with err. */
+char *cli_sandbox_id(const struct place *place, const char *given, struct error *err) MUST_USE;
+
 /** Loads the place with --url; on failure prints and returns false. */
 bool cli_place(struct place *place, const struct cli_common *common);
 
@@ -84,3 +115,7 @@ int ls_main(int argc, char *argv[]);
 int ps_main(int argc, char *argv[]);
 int rm_main(int argc, char *argv[]);
 int token_main(int argc, char *argv[]);
+int revoke_main(int argc, char *argv[]);
+int revocations_main(int argc, char *argv[]);
+int audit_main(int argc, char *argv[]);
+int nodes_main(int argc, char *argv[]);

@@ -22,7 +22,11 @@ static const struct command {
     {"ls", ls_main, "list sandboxes"},
     {"ps", ps_main, "list the processes of a sandbox"},
     {"rm", rm_main, "end a sandbox"},
-    {"token", token_main, "show, decode or narrow a capability"},
+    {"token", token_main, "show, decode, refresh or narrow a capability"},
+    {"revoke", revoke_main, "take tokens out of force before they end"},
+    {"revocations", revocations_main, "list revocations, see whether one is in force everywhere"},
+    {"audit", audit_main, "who did what with which token; verify and export the chain"},
+    {"nodes", nodes_main, "list, add, drain, rekey the machines that host sandboxes"},
 };
 
 static void print_help(FILE *to)
@@ -30,7 +34,7 @@ static void print_help(FILE *to)
     fprintf(to, "parley - a sandbox for every agent thread, and a capability that can leak without ruin\n\n"
                 "usage: parley COMMAND [options]\n\n");
     for (size_t i = 0; i < sizeof COMMANDS / sizeof *COMMANDS; i++)
-        fprintf(to, "  %-8s %s\n", COMMANDS[i].name, COMMANDS[i].help);
+        fprintf(to, "  %-12s %s\n", COMMANDS[i].name, COMMANDS[i].help);
     fprintf(to, "\n`parley COMMAND --help` tells more. Start here:\n"
                 "  sudo parley up -d && parley run -c 'print(6 * 7)'\n");
 }

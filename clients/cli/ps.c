@@ -21,11 +21,21 @@ static bool fetch(const struct grant *grant, json_t **reply, struct error *err)
     return call_json(&call, reply, NULL, err);
 }
 
+/* As `run` does: the grant that is there, refreshed when due; one that is refused is replaced. */
 static bool list(const struct place *place, const char *thread, json_t **reply, struct error *err)
 {
     struct grant_request request = {.thread = thread, .mode = "attach_only"};
     AUTO_GRANT grant = {0};
-    return grant_negotiate(&grant, place, &request, err) && fetch(&grant, reply, err);
+    if (!grant_get(&grant, place, &request, err))
+        return false;
+    for (bool negotiated = !grant.from_cache;; negotiated = !grant.from_cache) {
+        cli_tell_grant(&grant);
+        *err = (struct error){0};
+        if (fetch(&grant, reply, err))
+            return true;
+        if (negotiated || !cli_is_spent(err) || !grant_replace(&grant, place, &request, err))
+            return false;
+    }
 }
 
 static void print_row(const json_t *process)
@@ -33,14 +43,14 @@ static void print_row(const json_t *process)
     char age[16];
     const char *id = json_string_value(json_object_get(process, "id"));
     const char *state = json_string_value(json_object_get(process, "state"));
-    const char *command = json_string_value(json_object_get(process, "command"));
+    AUTO_FREE char *command = cli_member(process, "command");
     const json_t *code = json_object_get(process, "exit_code");
     cli_print_age(age, json_string_value(json_object_get(process, "started_at")));
     char exit_text[16] = "-";
     if (json_is_integer(code))
         snprintf(exit_text, sizeof exit_text, "%d", (int)json_integer_value(code));
     printf("%-26s %7d %-8s %-5s %-6s %s\n", id ? id : "-", (int)json_integer_value(json_object_get(process, "pid")),
-           state ? state : "-", exit_text, age, command ? command : "");
+           state ? state : "-", exit_text, age, command);
 }
 
 int ps_main(int argc, char *argv[])

@@ -4,11 +4,8 @@
 #include "clients/c/grant.h"
 
 #include "shared/base/memory.h"
-#include "shared/base/random.h"
 
-#include <curl/curl.h>
 #include <stdio.h>
-#include <string.h>
 
 static const char HELP[] =
     "usage: parley rm (NAME | ID)... | --thread T\n\n"
@@ -16,35 +13,9 @@ static const char HELP[] =
     "lease ends; the sandbox lives while another thread holds it.\n\n"
     "  --thread T         release this thread's sandbox\n" CLI_COMMON_HELP;
 
-/* An id as it is, a name looked up among the living. The caller frees; NULL with err. */
-static char *find_id(const struct place *place, const char *given, struct error *err)
-{
-    if (random_is_id(given, "sbx"))
-        return memory_string(given);
-    char *escaped = curl_easy_escape(NULL, given, 0);
-    AUTO_FREE char *path = memory_printf("/sandboxes?name=%s", escaped ? escaped : "");
-    curl_free(escaped);
-    json_t *reply = NULL;
-    if (!cli_call(place, "GET", path, NULL, &reply, err))
-        return NULL;
-    char *found = NULL;
-    size_t index;
-    json_t *sandbox;
-    json_array_foreach (json_object_get(reply, "sandboxes"), index, sandbox) {
-        const char *state = json_string_value(json_object_get(sandbox, "state"));
-        const char *id = json_string_value(json_object_get(sandbox, "id"));
-        if (!found && id && state && strcmp(state, "terminated") != 0 && strcmp(state, "failed") != 0)
-            found = memory_string(id);
-    }
-    json_decref(reply);
-    if (!found)
-        error_set(err, ERROR_NOT_FOUND, "no living sandbox is called \"%s\"", given);
-    return found;
-}
-
 static bool remove_one(const struct place *place, const char *given, struct error *err)
 {
-    AUTO_FREE char *id = find_id(place, given, err);
+    AUTO_FREE char *id = cli_sandbox_id(place, given, err);
     if (!id)
         return false;
     AUTO_FREE char *path = memory_printf("/sandboxes/%s", id);
@@ -56,9 +27,7 @@ static bool remove_one(const struct place *place, const char *given, struct erro
 
 static bool release(const struct place *place, const char *thread, struct error *err)
 {
-    char *escaped = curl_easy_escape(NULL, thread, 0);
-    AUTO_FREE char *path = memory_printf("/threads/%s/sandbox", escaped ? escaped : "");
-    curl_free(escaped);
+    AUTO_FREE char *path = cli_path("/threads", thread, "sandbox");
     return cli_call(place, "DELETE", path, NULL, NULL, err);
 }
 

@@ -19,6 +19,7 @@ static const size_t CAPTURE_MAX_BYTES =
 
 static const char HELP[] = "usage: parley run [options] (FILE [ARG...] | -c CODE [ARG...] | -- CMD [ARG...])\n\n"
                            "Runs in the sandbox of a thread and passes stdin, output, Ctrl-C and the exit status on.\n"
+                           "Its token is refreshed for as long as the command runs.\n"
                            "FILE and CODE run in python, bash or node; CMD runs as it is.\n\n"
                            "  -c CODE            code to run\n"
                            "  --lang LANG        python, bash or node (default: by FILE's ending, else python)\n"
@@ -228,16 +229,9 @@ static bool run_remote(const struct grant *grant, struct remote_command *command
     return ran;
 }
 
-static bool spent(const struct error *err)
-{
-    return err->kind == ERROR_UNAUTHENTICATED || err->kind == ERROR_TOKEN_EXPIRED || err->kind == ERROR_TOKEN_REVOKED ||
-           err->kind == ERROR_GONE || err->kind == ERROR_NOT_FOUND || err->kind == ERROR_NODE_UNREACHABLE;
-}
-
 static void tell_grant(const struct grant *grant, bool verbose)
 {
-    if (grant->hint_note)
-        fprintf(stderr, "parley: %s\n", grant->hint_note);
+    cli_tell_grant(grant);
     if (verbose)
         fprintf(stderr, "parley: sandbox %s (%s), thread %s, token %s, %s\n", grant->sandbox_name, grant->sandbox_id,
                 grant->thread, grant->jti,
@@ -246,24 +240,31 @@ static void tell_grant(const struct grant *grant, bool verbose)
                                     : "attached");
 }
 
-/* A cached grant may be spent, its sandbox gone: then one new negotiation, under the same command id. */
+static void on_warning(void *cookie UNUSED, const char *sentence)
+{
+    fprintf(stderr, "parley: %s\n", sentence);
+}
+
+/* A cached grant may be spent, its sandbox gone: then a newer one or a new negotiation, under the same command id. */
 static bool run_with_grant(struct grant *grant, const struct place *place, const struct grant_request *request,
                            struct remote_command *command, struct remote_end *end, bool verbose, struct error *err)
 {
+    const struct grant_keeping keeping = {.grant = grant, .place = place, .request = request, .warn = on_warning};
     if (!grant_get(grant, place, request, err))
         return false;
-    tell_grant(grant, verbose);
-    if (run_remote(grant, command, end, err))
-        return true;
-    if (end->started || end->abandoned || !spent(err))
-        return false;
-    grant_forget(place, request);
-    grant_done(grant);
-    *err = (struct error){0};
-    if (!grant_negotiate(grant, place, request, err))
-        return false;
-    tell_grant(grant, verbose);
-    return run_remote(grant, command, end, err);
+    command->keeping = &keeping;
+    bool ran = false;
+    for (bool negotiated = false; !ran; negotiated = !grant->from_cache) {
+        tell_grant(grant, verbose);
+        *err = (struct error){0};
+        ran = run_remote(grant, command, end, err);
+        if (!ran && (end->started || end->abandoned || !cli_is_spent(err) || negotiated))
+            break;
+        if (!ran && !grant_replace(grant, place, request, err))
+            break;
+    }
+    command->keeping = NULL;
+    return ran;
 }
 
 static void print_captured(const struct grant *grant, const struct capture *capture, const struct remote_end *end)

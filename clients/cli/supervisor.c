@@ -1,5 +1,7 @@
 #include "clients/cli/supervisor.h"
 
+#include "clients/cli/enrolment.h"
+
 #include "shared/base/clock.h"
 #include "shared/base/fd.h"
 #include "shared/base/log.h"
@@ -27,7 +29,9 @@ enum { FAILURES_MAX = 5 }; /* starts in a row that end at once before we give up
 struct child {
     const char *name, *path, *port_flag;
     uint16_t port;
-    pid_t pid; /* 0: not running */
+    bool (*prepare)(const struct supervisor *supervisor,
+                    struct error *err); /* before it, in its process; may be NULL */
+    pid_t pid;                          /* 0: not running */
     uint64_t started_boot_ns, start_at_boot_ns;
     unsigned failures;   /* starts in a row that ended by themselves within a second */
     uint64_t backoff_ns; /* before the next start; back to the shortest after 10 s of life */
@@ -163,6 +167,25 @@ static void redirect(const struct supervisor *supervisor, const char *name)
         dup2(log, STDERR_FILENO);
 }
 
+static _Noreturn void become(const struct supervisor *supervisor, const struct child *child)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    setpgid(0, 0); /* a Ctrl-C at the terminal is for the supervisor, which stops them in order */
+    redirect(supervisor, child->name);
+    struct error err = {0};
+    if (child->prepare && !child->prepare(supervisor, &err)) {
+        log_error("up", "%s: %s", child->name, err.message);
+        log_flush();
+        _exit(1);
+    }
+    char port[8];
+    snprintf(port, sizeof port, "%u", child->port);
+    execl(child->path, child->path, "--state", supervisor->state, child->port_flag, port, (char *)NULL);
+    _exit(127);
+}
+
 static void start(const struct supervisor *supervisor, struct child *child)
 {
     child->started_boot_ns = clock_boot_ns();
@@ -173,17 +196,8 @@ static void start(const struct supervisor *supervisor, struct child *child)
         child->start_at_boot_ns = clock_boot_ns() + SECOND_NS;
         return;
     }
-    if (child->pid > 0)
-        return;
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    setpgid(0, 0); /* a Ctrl-C at the terminal is for the supervisor, which stops them in order */
-    redirect(supervisor, child->name);
-    char port[8];
-    snprintf(port, sizeof port, "%u", child->port);
-    execl(child->path, child->path, "--state", supervisor->state, child->port_flag, port, (char *)NULL);
-    _exit(127);
+    if (child->pid == 0)
+        become(supervisor, child);
 }
 
 static void on_exit_of(struct child *child, int status)
@@ -307,7 +321,8 @@ bool supervisor_run(const struct supervisor *supervisor, int ready_fd, struct er
         {.name = "sandboxd",
          .path = supervisor->sandboxd,
          .port_flag = "--sandboxd-port",
-         .port = (uint16_t)(supervisor->port + 1)},
+         .port = (uint16_t)(supervisor->port + 1),
+         .prepare = enrolment_ensure},
     };
     const size_t count = sizeof children / sizeof *children;
     supervisor_end_leftovers(supervisor->state);

@@ -14,6 +14,7 @@
 static const char HELP[] =
     "usage: parley token [--thread T]                 show the claims of this thread's capability\n"
     "       parley token --raw                        print the token itself (a secret!)\n"
+    "       parley token --refresh                    renew it now, then show it\n"
     "       parley token decode TOKEN|-               show the claims of any token, unverified\n"
     "       parley token --attenuate SCOPES [--token TOKEN|-] [--expires-in S] [--note TEXT]\n\n"
     "  --thread T         the conversation (default: the current folder's own)\n"
@@ -26,18 +27,16 @@ struct token_options {
     struct cli_common common;
     const char *thread, *attenuate, *token, *note;
     uint64_t expires_in_s;
-    bool raw;
+    bool raw, refresh;
 };
 
 static int read_options(struct token_options *options, int argc, char *argv[])
 {
-    static const struct option LONG[] = {{"thread", required_argument, NULL, 't'},
-                                         {"attenuate", required_argument, NULL, 'a'},
-                                         {"token", required_argument, NULL, 'k'},
-                                         {"expires-in", required_argument, NULL, 'e'},
-                                         {"note", required_argument, NULL, 'n'},
-                                         {"raw", no_argument, NULL, 'r'},
-                                         CLI_COMMON_OPTIONS};
+    static const struct option LONG[] = {
+        {"thread", required_argument, NULL, 't'}, {"attenuate", required_argument, NULL, 'a'},
+        {"token", required_argument, NULL, 'k'},  {"expires-in", required_argument, NULL, 'e'},
+        {"note", required_argument, NULL, 'n'},   {"raw", no_argument, NULL, 'r'},
+        {"refresh", no_argument, NULL, 'R'},      CLI_COMMON_OPTIONS};
     int option;
     while ((option = getopt_long(argc, argv, "", LONG, NULL)) != -1) {
         if (cli_common(&options->common, option, HELP))
@@ -52,6 +51,8 @@ static int read_options(struct token_options *options, int argc, char *argv[])
             options->note = optarg;
         else if (option == 'r')
             options->raw = true;
+        else if (option == 'R')
+            options->refresh = true;
         else if (!text_parse_u64(optarg, strlen(optarg), 86400, &options->expires_in_s) || options->expires_in_s == 0)
             return cli_usage("token", "--expires-in wants 1 to 86400 seconds, not \"%s\"", optarg);
     }
@@ -106,18 +107,6 @@ static int narrow(const struct token_options *options, const char *token)
     return CLI_OK;
 }
 
-/* A token given as "-" comes from stdin, so that it stands in no process list. The caller frees. */
-static char *token_text(const char *given)
-{
-    if (strcmp(given, "-") != 0)
-        return memory_string(given);
-    char text[CAPABILITY_TEXT_BYTES + 1] = "";
-    size_t got = fread(text, 1, sizeof text - 1, stdin);
-    text[got] = '\0';
-    text[strcspn(text, "\r\n \t")] = '\0';
-    return memory_string(text);
-}
-
 static int use_token(const struct token_options *options, const char *token)
 {
     if (options->attenuate)
@@ -128,6 +117,24 @@ static int use_token(const struct token_options *options, const char *token)
     return CLI_OK;
 }
 
+/* One that was negotiated a moment ago, or refused for good, needs no refresh on top. */
+static bool get_grant(struct grant *grant, const struct token_options *options, const struct place *place,
+                      const struct grant_request *request, struct error *err)
+{
+    if (!grant_get(grant, place, request, err))
+        return false;
+    if (!options->refresh || !grant->from_cache || grant_refresh(grant, place, request, err))
+        return true;
+    bool reused = err->kind == ERROR_TOKEN_REUSED;
+    if (!reused && !cli_is_spent(err))
+        return false;
+    if (err->kind == ERROR_NODE_UNREACHABLE || !grant_replace(grant, place, request, err))
+        return false;
+    if (reused)
+        grant->warning = memory_string(grant_reused_sentence);
+    return true;
+}
+
 int token_main(int argc, char *argv[])
 {
     struct token_options options = {0};
@@ -136,13 +143,15 @@ int token_main(int argc, char *argv[])
         return wrong;
     bool decode = optind < argc && strcmp(argv[optind], "decode") == 0;
     if (decode && optind + 2 == argc) {
-        AUTO_FREE char *token = token_text(argv[optind + 1]);
+        AUTO_FREE char *token = cli_token_text(argv[optind + 1]);
         return show(token);
     }
     if (optind < argc)
         return cli_usage("token", decode ? "decode wants one TOKEN" : "unexpected word \"%s\"", argv[optind]);
+    if (options.token && options.refresh)
+        return cli_usage("token", "--refresh renews the thread's own token, not a given one");
     if (options.token) {
-        AUTO_FREE char *token = token_text(options.token);
+        AUTO_FREE char *token = cli_token_text(options.token);
         return use_token(&options, token);
     }
     AUTO_PLACE place = {0};
@@ -152,7 +161,8 @@ int token_main(int argc, char *argv[])
     if (!cli_place(&place, &options.common))
         return CLI_FAILED;
     struct grant_request request = {.thread = thread};
-    if (!grant_get(&grant, &place, &request, &err))
+    if (!get_grant(&grant, &options, &place, &request, &err))
         return cli_fail_usual(&err, CLI_FAILED);
+    cli_tell_grant(&grant);
     return use_token(&options, grant.token);
 }

@@ -51,35 +51,6 @@ static int read_options(struct up_options *options, int argc, char *argv[])
     return optind < argc ? cli_usage("up", "unexpected word \"%s\"", argv[optind]) : 0;
 }
 
-/* Runs one program to its end; its stdout goes nowhere. */
-static bool run_program(const char *const *arguments, struct error *err)
-{
-    pid_t pid = fork();
-    if (pid < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "fork");
-    if (pid == 0) {
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        if (null >= 0)
-            dup2(null, STDOUT_FILENO);
-        execv(arguments[0], (char *const *)(const void *)arguments);
-        _exit(127);
-    }
-    int status;
-    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return error_set(err, ERROR_INTERNAL, "%s %s failed, see above", arguments[0], arguments[1]);
-    return true;
-}
-
-/* Gives this machine's node its key and the negotiator's URL (the port may be another than last time). The first time
- * the negotiator makes the deployment on the way. */
-static bool enrol(const struct supervisor *supervisor, struct error *err)
-{
-    AUTO_FREE char *url = memory_printf("http://127.0.0.1:%u", supervisor->port);
-    const char *const arguments[] = {
-        supervisor->negotiator, "enrol", "--node", "n1", "--negotiator-url", url, "--state", supervisor->state, NULL};
-    return run_program(arguments, err);
-}
-
 static bool is_ready(uint16_t port, struct error *err)
 {
     AUTO_FREE char *url = memory_printf("http://127.0.0.1:%u/readyz", port);
@@ -256,8 +227,6 @@ static int start_up(const struct up_options *options, struct supervisor *supervi
     supervisor_end_leftovers(supervisor->state);
     if (!check_port(supervisor->port, &err) || !check_port((uint16_t)(supervisor->port + 1), &err))
         return cli_fail(&err, "choose another with --port N (sandboxd takes N+1)", CLI_FAILED);
-    if (!enrol(supervisor, &err))
-        return cli_fail(&err, NULL, CLI_FAILED);
     if (!options->background)
         return run_foreground(supervisor, options);
     if (!start_background(supervisor, &err))
