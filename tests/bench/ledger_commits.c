@@ -4,93 +4,19 @@
  * each rule dirties a page of its own, written one by one before one sync; with threads, 64 wake-ups a batch.
  * ledger_commits [FOLDER [SECONDS]]: FOLDER is where the stores are made (default: TMPDIR or /tmp). */
 #include "negotiator/ledger/ledger.h"
-#include "shared/base/clock.h"
-#include "shared/base/fd.h"
-#include "shared/base/memory.h"
+#include "tests/bench/series.h"
 
-#include <lmdb.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #define ROUNDS      3
 #define CALLERS_MAX 64
-#define VALUE_BYTES 400
-#define SAMPLES_MAX 1000000 /* a kind; more are counted, not kept */
 
 enum kind { RAW, ONE, MANY, FLOW, KINDS };
 static const char *const NAMES[KINDS] = {"raw LMDB, one put a commit", "ledger_run, 1 caller", "ledger_run, 64 callers",
                                          "ledger_submit, 64 in flight"};
 
-struct series {
-    uint64_t *samples; /* ns */
-    size_t count, capacity;
-    uint64_t done, batches, elapsed_ns;
-};
-
 static struct series results[KINDS];
-static atomic_uint next_key;
-
-_Noreturn static void give_up(const char *what)
-{
-    fprintf(stderr, "ledger_commits: %s\n", what);
-    exit(1);
-}
-
-/* As an id: unordered, 22 bytes. */
-static void make_key(char to[static 24])
-{
-    unsigned number = atomic_fetch_add(&next_key, 1);
-    unsigned long long mixed = (number + 1) * 0x9e3779b97f4a7c15ULL;
-    snprintf(to, 24, "lse_%016llx%02x", mixed, number & 255);
-}
-
-static int compare(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static void add(struct series *series, uint64_t ns)
-{
-    series->done++;
-    if (series->count < series->capacity)
-        series->samples[series->count++] = ns;
-}
-
-/* --- raw --- */
-
-static void commit_raw(MDB_env *env, MDB_dbi table)
-{
-    char name[24], value[VALUE_BYTES] = {0};
-    MDB_txn *txn;
-    make_key(name);
-    MDB_val key = {strlen(name), name}, data = {sizeof value, value};
-    if (mdb_txn_begin(env, NULL, 0, &txn) || mdb_put(txn, table, &key, &data, 0) || mdb_txn_commit(txn))
-        give_up("a raw commit failed");
-}
-
-static void run_raw(const char *folder, uint64_t run_ns)
-{
-    MDB_env *env;
-    MDB_txn *txn;
-    MDB_dbi table;
-    if (!fd_make_folders(folder, 0700, NULL) || mdb_env_create(&env) || mdb_env_set_mapsize(env, (size_t)4 << 30) ||
-        mdb_env_open(env, folder, MDB_NOTLS, 0600) || mdb_txn_begin(env, NULL, 0, &txn) ||
-        mdb_dbi_open(txn, NULL, 0, &table) || mdb_txn_commit(txn))
-        give_up("cannot open the raw store");
-    uint64_t start = clock_monotonic_ns(), now = start;
-    while (now - start < run_ns) {
-        uint64_t before = now;
-        commit_raw(env, table);
-        now = clock_monotonic_ns();
-        add(&results[RAW], now - before);
-    }
-    results[RAW].elapsed_ns += now - start;
-    mdb_env_close(env);
-}
 
 /* --- through the ledger --- */
 
@@ -106,7 +32,7 @@ struct caller {
 static enum kv_outcome put_new(struct kv *kv, void *argument, struct error *err)
 {
     const struct caller *caller = argument;
-    char data[VALUE_BYTES] = {0};
+    char data[SERIES_VALUE_BYTES] = {0};
     AUTO_KV_VALUE value = {0};
     AUTO(kv_change) *change = kv_change_new();
     if (!kv_get(kv, caller->key, &value, err))
@@ -121,11 +47,11 @@ static void *call(void *argument)
     struct caller *caller = argument;
     struct error err = {0};
     for (uint64_t before = clock_monotonic_ns(); before < caller->until_ns;) {
-        make_key(caller->key);
+        series_key(caller->key);
         if (!ledger_run(caller->ledger, put_new, caller, &err))
             give_up(err.message);
         uint64_t now = clock_monotonic_ns();
-        add(&caller->series, now - before);
+        series_add(&caller->series, now - before);
         before = now;
     }
     return NULL;
@@ -138,11 +64,11 @@ static void flow(void *argument, const struct error *err)
     if (err && err->kind != ERROR_NONE)
         give_up(err->message);
     if (err)
-        add(&caller->series, now - caller->asked_ns);
+        series_add(&caller->series, now - caller->asked_ns);
     if (now >= caller->until_ns)
         return;
     caller->asked_ns = now;
-    make_key(caller->key);
+    series_key(caller->key);
     ledger_submit(caller->ledger, put_new, flow, caller);
 }
 
@@ -157,9 +83,9 @@ static void run_ledger(const char *folder, enum kind kind, uint64_t run_ns)
     size_t count = kind == ONE ? 1 : CALLERS_MAX;
     uint64_t start = clock_monotonic_ns();
     for (size_t i = 0; i < count; i++) {
-        uint64_t *samples = memory_array(SAMPLES_MAX / count, sizeof *samples);
+        uint64_t *samples = memory_array(SERIES_MAX / count, sizeof *samples);
         callers[i] = (struct caller){.ledger = ledger, .until_ns = start + run_ns};
-        callers[i].series = (struct series){.samples = samples, .capacity = SAMPLES_MAX / count};
+        callers[i].series = (struct series){.samples = samples, .capacity = SERIES_MAX / count};
         if (kind == FLOW)
             flow(&callers[i], NULL);
         else if (pthread_create(&callers[i].thread, NULL, call, &callers[i]))
@@ -176,27 +102,10 @@ static void run_ledger(const char *folder, enum kind kind, uint64_t run_ns)
     results[kind].elapsed_ns += clock_monotonic_ns() - start;
     for (size_t i = 0; i < count; i++) {
         for (size_t j = 0; j < callers[i].series.count; j++)
-            add(&results[kind], callers[i].series.samples[j]);
+            series_add(&results[kind], callers[i].series.samples[j]);
         free(callers[i].series.samples);
     }
     results[kind].batches += figures.batches;
-}
-
-static double per_second(enum kind kind)
-{
-    return (double)results[kind].done * 1e9 / (double)results[kind].elapsed_ns;
-}
-
-static void report(enum kind kind)
-{
-    struct series *series = &results[kind];
-    qsort(series->samples, series->count, sizeof *series->samples, compare);
-    const double us = 1000;
-    double a_batch = series->batches ? (double)series->done / (double)series->batches : 1;
-    printf("%-28s %7.0f/s %6.2f x raw  %5.1f a batch  p50 %6.0f us  p95 %6.0f us  p99 %6.0f us\n", NAMES[kind],
-           per_second(kind), per_second(kind) / per_second(RAW), a_batch,
-           (double)series->samples[series->count / 2] / us, (double)series->samples[series->count * 95 / 100] / us,
-           (double)series->samples[series->count * 99 / 100] / us);
 }
 
 int main(int argc, char *argv[])
@@ -210,17 +119,16 @@ int main(int argc, char *argv[])
         give_up("cannot make a folder");
     for (int kind = 0; kind < KINDS; kind++) {
         snprintf(below[kind], sizeof below[kind], "%s/%d", folder, kind);
-        results[kind].samples = memory_array(SAMPLES_MAX, sizeof *results[kind].samples);
-        results[kind].capacity = SAMPLES_MAX;
+        series_open(&results[kind]);
     }
     for (int round = 0; round < ROUNDS; round++) {
-        run_raw(below[RAW], run_ns);
+        series_run_raw(&results[RAW], below[RAW], run_ns);
         run_ledger(below[ONE], ONE, run_ns);
         run_ledger(below[MANY], MANY, run_ns);
         run_ledger(below[FLOW], FLOW, run_ns);
     }
     for (int kind = 0; kind < KINDS; kind++) {
-        report((enum kind)kind);
+        series_report(&results[kind], NAMES[kind], &results[RAW]);
         free(results[kind].samples);
     }
     return fd_remove_tree(folder, NULL) ? 0 : 1;

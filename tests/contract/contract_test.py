@@ -294,11 +294,20 @@ def examples(plane):
                        for name, header in response.get("headers", {}).items()}
             path = re.sub(r"\{[^}]*\}", "x", operation.path)
             for kind, media in response.get("content", {None: None}).items():
-                body = "" if media is None else media["example"]
-                body = body if isinstance(body, str) else json.dumps(body)
-                yield {"plane": plane, "method": operation.method, "path": path, "query": "", "status": int(status),
-                       "type": kind or "", "headers": dict(headers, **{"content-type": kind} if kind else {}),
-                       "body": body, "cut": False}
+                for body in bodies_of(media):
+                    body = body if isinstance(body, str) else json.dumps(body)
+                    yield {"plane": plane, "method": operation.method, "path": path, "query": "",
+                           "status": int(status), "type": kind or "", "body": body, "cut": False,
+                           "headers": dict(headers, **{"content-type": kind} if kind else {})}
+
+
+def bodies_of(media):
+    """The example, or each of the `examples`, of one media type; "" where there is no body."""
+    if media is None:
+        return [""]
+    if "examples" in media:
+        return [shown["value"] for shown in media["examples"].values()]
+    return [media["example"]]
 
 
 class TheCheckCanFail(unittest.TestCase):

@@ -17,7 +17,7 @@ ALLOWED = {
     "negotiator/dialects": ["negotiator/leasing", "negotiator/fleet", "negotiator/ledger", "shared/base", "shared/http",
                             "shared/capability", "shared/node_protocol"],
     "negotiator": ["negotiator", "shared"],
-    "sandboxd/front_launcher": ["shared/base", "shared/capability"],
+    "sandboxd/front_launcher": ["shared/base", "shared/capability", "shared/node_protocol/enrol.h"],
     "sandboxd/front_init": ["shared/base"],
     "sandboxd/isolation": ["shared/base", "sandboxd/init/inherit.h"],
     "sandboxd/init": ["sandboxd/front_init", "shared/base"],
