@@ -421,6 +421,35 @@ static void lower_incarnations_are_told_of(void)
 
 /* --- what a node is told --- */
 
+/* A front that was taken over counts as high as numbers go: it must not be what keeps the node out once it has another
+ * key, nor the machine that gets the name after it. */
+static void a_forged_incarnation_ends_with_its_key(void)
+{
+    struct stage stage = open_stage();
+    struct enrol_grant n1 = enrolled(&stage, "n1");
+    struct key next;
+    key_node(&next, &master, "n1", 2);
+    CHECK(hear(&stage, &n1.node_key, "n1", 7));
+    CHECK(hear(&stage, &n1.node_key, "n1", INT64_MAX));
+    CHECK(!hear(&stage, &n1.node_key, "n1", UINT64_MAX)); /* no number of a row, or of a reply */
+    CHECK(!hear(&stage, &n1.node_key, "n1", 8));
+    size_t size = 0;
+    AUTO_FREE uint8_t *late = seal(&n1.node_key, "n1", INT64_MAX, UINT32_MAX, 0, "http://127.0.0.1:1", &size);
+    CHECK(change(&stage, FLEET_REKEY, "n1", false) == ERROR_NONE);
+    CHECK(hear(&stage, &next, "n1", 8)); /* what the launcher counts to */
+    CHECK(!hear_bytes(&stage, late, size, NULL) && !hear(&stage, &next, "n1", 7));
+    CHECK(view(&stage, "n1").incarnation == 8);
+    restart(&stage);
+    CHECK(!hear(&stage, &next, "n1", 7) && hear(&stage, &next, "n1", 8));
+    CHECK(hear(&stage, &next, "n1", INT64_MAX));
+    boot_ns += FLEET_LOST_NS;
+    struct enrol_grant other = enrolled(&stage, "n1");
+    restart(&stage); /* before it spoke */
+    CHECK(other.epoch == 3 && !hear(&stage, &next, "n1", INT64_MAX));
+    CHECK(hear(&stage, &other.node_key, "n1", 1800000000));
+    close_stage(&stage);
+}
+
 static int listen_at(char url[static FLEET_URL_BYTES])
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -506,6 +535,7 @@ int main(void)
     a_rekeying_outlives_us();
     an_older_ledger_catches_up();
     lower_incarnations_are_told_of();
+    a_forged_incarnation_ends_with_its_key();
     the_node_is_told_its_next_key();
     return check_done();
 }

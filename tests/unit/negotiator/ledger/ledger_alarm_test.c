@@ -68,10 +68,12 @@ static void ring(void *argument, int64_t now)
     }
 }
 
-/* Two rules: what the first one's end called has been called before the second's answer. */
+/* Alarms that are due when the first rule ends are called before the second's answer; what they submit is answered before
+ * the third's. */
 static void pass(struct ledger *ledger)
 {
-    CHECK(ledger_run(ledger, do_nothing, NULL, NULL) && ledger_run(ledger, do_nothing, NULL, NULL));
+    for (int i = 0; i < 3; i++)
+        CHECK(ledger_run(ledger, do_nothing, NULL, NULL));
 }
 
 static void test_alarms_in_order(void)

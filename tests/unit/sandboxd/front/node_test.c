@@ -170,6 +170,8 @@ static void test_destroy(const struct front_rig *rig)
     json_decref(answer);
     AUTO_REPLY refused = front_exec(rig, "{\"cmd\":\"true\",\"cwd\":\"/\"}");
     CHECK(refused.status == 410 && strstr(refused.body, "released"));
+    front_expect(rig, FL_ENDING, &message);
+    CHECK_TEXT(message.as.destroy.reason, "released");
     front_expect(rig, FL_DESTROY, &message);
     CHECK(clock_boot_ns() - before < UINT64_C(8000000000));
     CHECK_TEXT(message.as.destroy.reason, "released");

@@ -62,8 +62,8 @@ static void test_sizes(void)
     CHECK(!front_launcher_check(&message, size + 1, 0, FL_FROM_FRONT, &err));
     CHECK(!front_launcher_check(&message, 3, 0, FL_FROM_FRONT, &err));
     CHECK(front_launcher_size(0) == 0);
-    CHECK(front_launcher_size(FL_REKEYED + 1) == 0);
-    for (uint32_t type = FL_READY; type <= FL_ENDED; type++)
+    CHECK(front_launcher_size(FL_ENDING + 1) == 0);
+    for (uint32_t type = FL_READY; type <= FL_ENDING; type++)
         CHECK(front_launcher_size(type) >= 16 && front_launcher_size(type) <= sizeof message);
 }
 

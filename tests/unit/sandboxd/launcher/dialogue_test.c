@@ -330,6 +330,29 @@ static void test_refusals(struct side *side)
     CHECK(message.as.refused.kind == ERROR_NO_CAPACITY);
 }
 
+/* A front had init end it, so its end is no crash; whoever comes to know of it later is told the same. */
+static void test_asked_end(struct side *side)
+{
+    struct front_launcher_message message = prepare('x');
+    CHECK(ask(side, &message));
+    CHECK(heard(side, NULL).type == FL_SANDBOX);
+    const struct sandbox *x = sandboxes_find(&side->sandboxes, message.as.prepare.id);
+    message = destroy('x', "released");
+    message.type = FL_ENDING;
+    CHECK(ask(side, &message));
+    CHECK(heard(side, NULL).type == 0 && side->sandboxes.count == 1); /* it goes on until init ends */
+    CHECK(x && fake_kill(x->record.slot, NULL));
+    sandboxes_init_ended(&side->sandboxes, x->record.slot);
+    turn(side);
+    message = heard(side, NULL);
+    CHECK(message.type == FL_ENDED && message.request == 0);
+    CHECK_TEXT(message.as.ended.reason, "released");
+    message = destroy('x', "released");
+    message.type = FL_ENDING;
+    CHECK(ask(side, &message)); /* of one that is gone: nothing */
+    CHECK(heard(side, NULL).type == 0);
+}
+
 /* c crashes; d passes its deadline and its init does nothing; e lives on. */
 static void test_ends(struct side *side)
 {
@@ -511,6 +534,7 @@ int main(void)
     connect_front(side, 1);
     greet(side, 0, 0);
     test_life(side);
+    test_asked_end(side);
     test_refusals(side);
     test_ends(side);
     side = test_adoption(side);

@@ -186,6 +186,20 @@ class ImpersonatedNegotiator(unittest.TestCase):
         self.assertTrue(stream.rest())
         self.assertIn(b'"exit"', stream.data)
 
+    def test_a_spent_token_whose_mark_comes_late_or_again(self):
+        """As a node was away for a while, or as its negotiator begins anew and tells all its marks once more."""
+        token = self.node.token(jti=jti(21))
+        stream = start(self.node, "POST", "/exec", {"cmd": "for i in 1 2 3 4 5 6; do echo $i; sleep 0.5; done"}, token)
+        stream.until(b'"stdout"')
+        began = int(time.time() * 1000)
+        spent = {"kind": "jti", "value": jti(21), "from": began + 1000}
+        time.sleep(1.2)
+        self.assertTrue(self.marks.push(**spent))
+        self.assertTrue(Marks(self.node, "led_anew").push(**spent))
+        self.assertEqual(self.status(token), "TOKEN_REVOKED")
+        self.assertTrue(stream.rest(), "a stream that began before its token was spent was cut")
+        self.assertIn(b'"exit"', stream.data)
+
     def test_pages(self):
         call = self.node.call
         mark = {"n": 5, "kind": "jti", "value": jti(30), "until": UNTIL}
