@@ -2,9 +2,12 @@
 """Runs all tests that are built and counts them: unit programs (exit 0, 1, 77), Python scenarios, short fuzzing.
 
 usage: runner.py [AREA ...]   areas: unit tsan fuzz layering scenario escape contract faults
+       runner.py FILE_test.py ...
 """
+import concurrent.futures
 import glob
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,6 +24,9 @@ REPLIES = os.path.join(ROOT, "build", "replies.jsonl")
 class Counts:
     def __init__(self):
         self.passed, self.failed, self.skipped = 0, 0, 0
+
+    def add(self, passed, failed, skipped):
+        self.passed, self.failed, self.skipped = self.passed + passed, self.failed + failed, self.skipped + skipped
 
     def tell(self, outcome, name, seconds, detail=""):
         setattr(self, outcome, getattr(self, outcome) + 1)
@@ -95,10 +101,39 @@ class Result(unittest.TestResult):
             self.addFailure(subtest, err)
 
 
-def run_python(counts, area):
-    suite = unittest.defaultTestLoader.discover(os.path.join(ROOT, "tests", area), pattern="*_test.py",
-                                                top_level_dir=os.path.join(ROOT, "tests", area))
+# Modules of an area that run at once: most of their time is waiting. Escapes look at what the whole host has left.
+AT_ONCE = {"scenario": 4, "faults": 2}
+MODULE_TIMEOUT_S = 600
+
+
+def run_module(counts, path):
+    loader = unittest.TestLoader()
+    suite = loader.discover(os.path.dirname(path), pattern=os.path.basename(path), top_level_dir=os.path.dirname(path))
     suite.run(Result(counts))
+
+
+def run_module_apart(path):
+    """One module in a process of its own; its lines."""
+    command = [sys.executable, os.path.realpath(__file__), path]
+    try:
+        done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=MODULE_TIMEOUT_S)
+        return done.stdout.decode("utf-8", "replace")
+    except subprocess.TimeoutExpired as late:
+        return (late.stdout or b"").decode("utf-8", "replace") + f"\n{path} did not end in {MODULE_TIMEOUT_S} s"
+
+
+def run_python(counts, area):
+    paths = sorted(glob.glob(os.path.join(ROOT, "tests", area, "*_test.py")))
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE.get(area, 1)) as pool:
+        for path, output in zip(paths, pool.map(run_module_apart, paths)):
+            lines = output.rstrip("\n").split("\n")
+            sums = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", lines[-1])
+            print("\n".join(lines[:-1] if sums else lines), flush=True)
+            if sums:
+                counts.add(*map(int, sums.groups()))
+            else:
+                counts.tell("failed", os.path.relpath(path, ROOT), 0, "it did not come to its end")
 
 
 def main():
@@ -115,6 +150,8 @@ def main():
             run_units(counts, "tsan", TSAN_ROOMS)
         elif area == "fuzz":
             run_fuzzers(counts)
+        elif area.endswith("_test.py") and os.path.isfile(area):
+            run_module(counts, os.path.realpath(area))
         elif os.path.isdir(os.path.join(ROOT, "tests", area)):
             run_python(counts, area)
         else:

@@ -18,6 +18,13 @@ import time
 from .deployment import BIN
 from .token import b64, compact, header, kdf, link, sign
 
+
+def kill_9(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it has just ended
+
 NODE, DEPLOYMENT, SANDBOX = "n1", "dpl_alone", "sbx_alone" + "0" * 15
 OVERHEAD = 16
 
@@ -151,13 +158,13 @@ class Alone:
     def kill(self):
         """kill -9 of the launcher and its front at once."""
         for pid in (self.child.pid, *self.fronts()):
-            os.kill(pid, signal.SIGKILL)
+            kill_9(pid)
         self.child.wait()
 
     def kill_front(self):
         """kill -9 of the front alone: its launcher starts another."""
         for pid in self.fronts():
-            os.kill(pid, signal.SIGKILL)
+            kill_9(pid)
 
     def await_front(self, seconds=20):
         until = time.monotonic() + seconds
@@ -171,7 +178,10 @@ class Alone:
 
     @staticmethod
     def is_front(pid):
-        return os.readlink(f"/proc/{pid}/exe").endswith("parley-sandboxd")
+        try:
+            return os.readlink(f"/proc/{pid}/exe").endswith("parley-sandboxd")
+        except OSError:  # it has just ended
+            return False
 
     def close(self):
         self.child.terminate()

@@ -48,8 +48,9 @@ class Reply:
 
 
 def free_ports():
-    """Two neighbouring free ports."""
-    for port in range(20000 + os.getpid() % 5000, 32000, 2):
+    """Two neighbouring free ports; processes that look at the same time look in different places."""
+    first = 20000 + os.getpid() * 40 % 12000
+    for port in [*range(first, 32000, 2), *range(20000, first, 2)]:
         held = []
         try:
             for p in (port, port + 1):
