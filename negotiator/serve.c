@@ -155,6 +155,15 @@ static bool start_server(struct service *service, struct error *err)
     return true;
 }
 
+/* Their heartbeats tell what we cannot know: without asking, up to 2 s pass until a node that is there takes anything. */
+static void call_nodes(struct fleet *fleet)
+{
+    size_t count = 0;
+    AUTO_FREE struct fleet_view *nodes = fleet_list(fleet, &count);
+    for (size_t i = 0; i < count; i++)
+        fleet_call(fleet, nodes[i].name, json_pack("{s:s}", "call", "beat"), NULL, NULL);
+}
+
 /* Requests first, while all they wait for still answers; then the calls to nodes, which end in rules; then the ledger,
  * whose answers go to loops that are there until the server is freed. */
 static void stop(struct service *service)
@@ -197,6 +206,7 @@ int serve_main(int argc, char *argv[])
     bool started = start(&service, argc, argv, &err);
     if (started) {
         int number = 0;
+        call_nodes(service.fleet);
         sigwait(&ends, &number);
         log_info("negotiator", "stopping signal=%d", number);
     } else {

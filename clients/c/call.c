@@ -104,8 +104,13 @@ bool call_transfer_finish(struct call_transfer *transfer, CURLcode code, json_t 
 {
     long answered = 0;
     curl_easy_getinfo(transfer->curl, CURLINFO_RESPONSE_CODE, &answered);
-    bool good =
-        code == CURLE_OK ? read_reply(answered, transfer->reply, reply, err) : call_failed(code, transfer->url, err);
+    bool good = false;
+    if (code == CURLE_OK)
+        good = read_reply(answered, transfer->reply, reply, err);
+    else if (code == CURLE_WRITE_ERROR) /* collect() takes no more */
+        error_set(err, ERROR_INTERNAL, "the server's answer is over %d MiB", CALL_REPLY_MAX_BYTES / (1024 * 1024));
+    else
+        call_failed(code, transfer->url, err);
     if (status && code == CURLE_OK)
         *status = (int)answered;
     call_transfer_done(transfer);

@@ -101,8 +101,7 @@ bool grant_get(struct grant *grant, const struct place *place, const struct gran
         struct error refusal = {0};
         int64_t now = clock_wall_ms();
         bool good = now < found.refresh_ms || grant_refresh(&found, place, request, &refusal);
-        bool unanswered = refusal.kind == ERROR_NODE_UNREACHABLE || refusal.kind == ERROR_TIMEOUT;
-        if (good || (unanswered && now < found.expires_ms)) {
+        if (good || (grant_call_may_pass(refusal.kind) && now < found.expires_ms)) {
             *grant = found;
             return true;
         }

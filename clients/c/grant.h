@@ -39,7 +39,7 @@ bool grant_negotiate(struct grant *grant, const struct place *place, const struc
                      struct error *err) MUST_USE;
 
 /** The cached grant for this request while its refresh is not due, else that one refreshed, else a negotiated one. When
- *  nobody answers the refresh, a token that still holds is used as it is. */
+ *  the refresh gets no answer, or one that says nothing of the token, a token that still holds is used as it is. */
 bool grant_get(struct grant *grant, const struct place *place, const struct grant_request *request,
                struct error *err) MUST_USE;
 

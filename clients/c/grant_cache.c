@@ -18,9 +18,9 @@ static const long TRY_EVERY_NS = 10000000;
 
 char *grant_cache_key(const struct place *place, const struct grant_request *request)
 {
-    AUTO_FREE char *names =
-        memory_printf("%s\n%s\n%s\n%s\n%s", place->url, place->api_key, request->thread,
-                      request->sandbox ? request->sandbox : "auto", request->scopes ? request->scopes : "");
+    AUTO_FREE char *names = memory_printf("%s\n%s\n%s\n%s\n%s\n%u", place->url, place->api_key, request->thread,
+                                          request->sandbox ? request->sandbox : "auto",
+                                          request->scopes ? request->scopes : "", request->ttl_s);
     unsigned char hash[16];
     crypto_generichash(hash, sizeof hash, (const unsigned char *)names, strlen(names), NULL, 0);
     sodium_memzero(names, strlen(names));
@@ -103,7 +103,8 @@ static void write_cache(const char *path, json_t *cache)
 {
     drop_spent(cache, clock_wall_ms());
     char *text = json_dumps(cache, JSON_INDENT(1));
-    (void)!fd_write_file(path, 0600, text, strlen(text), NULL);
+    if (!fd_write_file(path, 0600, text, strlen(text), NULL))
+        unlink(path); /* a spent token left in it would be presented again, and taken for a leak */
     sodium_memzero(text, strlen(text));
     free(text);
 }

@@ -4,7 +4,8 @@
 
 #include "clients/c/grant.h"
 
-/** A key that names deployment, principal, thread, hint and scopes without holding the API key. The caller frees. */
+/** A key that names deployment, principal, thread, hint, scopes and ttl without holding the API key. The caller frees.
+ */
 char *grant_cache_key(const struct place *place, const struct grant_request *request) MUST_USE;
 
 /** Takes the lock of the file, for all processes that use it: held from reading to writing, also while a grant is
@@ -17,7 +18,7 @@ bool grant_cache_lock(int *lock, unsigned wait_ms) MUST_USE;
 json_t *grant_cache_find(const char *key) MUST_USE;
 
 /** Puts an entry (borrowed), or removes it when NULL; spent ones go along. `lock`: the one held; -1: it takes it for as
- *  long. Failure is silent: it costs a negotiation. */
+ *  long. Failure is silent and leaves no file: it costs negotiations. */
 void grant_cache_store(int lock, const char *key, json_t *entry);
 
 /** Removes all entries whose sandbox is `sandbox_id`. */

@@ -145,6 +145,12 @@ bool grant_call_finish(struct grant *grant, struct call_transfer *transfer, CURL
     return good;
 }
 
+bool grant_call_may_pass(enum error_kind kind)
+{
+    return kind == ERROR_NODE_UNREACHABLE || kind == ERROR_TIMEOUT || kind == ERROR_INTERNAL ||
+           kind == ERROR_DISK_FULL || error_retryable(kind);
+}
+
 json_t *grant_to_entry(const struct grant *grant)
 {
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I}", "thread", grant->thread, "sandbox_id",

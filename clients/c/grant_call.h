@@ -17,6 +17,9 @@ bool grant_call_refresh(struct call_transfer *transfer, const struct place *plac
 bool grant_call_finish(struct grant *grant, struct call_transfer *transfer, CURLcode code, const char *thread,
                        struct error *err) MUST_USE;
 
+/** No verdict on the token: nobody answered, or for a reason that passes. */
+bool grant_call_may_pass(enum error_kind kind) MUST_USE;
+
 /** What the cache keeps. The caller owns it. */
 json_t *grant_to_entry(const struct grant *grant) MUST_USE;
 

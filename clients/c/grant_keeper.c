@@ -212,11 +212,6 @@ static bool is_unsure(enum error_kind kind)
     return kind == ERROR_NODE_UNREACHABLE || kind == ERROR_TIMEOUT;
 }
 
-static bool may_pass(enum error_kind kind)
-{
-    return is_unsure(kind) || kind == ERROR_INTERNAL || error_retryable(kind);
-}
-
 static void on_refresh_failed(struct grant_keeper *keeper, const struct error *err)
 {
     if (is_unsure(err->kind) && !keeper->sent_before) {
@@ -224,7 +219,7 @@ static void on_refresh_failed(struct grant_keeper *keeper, const struct error *e
         refresh(keeper);
         return;
     }
-    if (may_pass(err->kind)) {
+    if (grant_call_may_pass(err->kind)) {
         fail(keeper, err);
         return;
     }
@@ -290,7 +285,7 @@ enum grant_keeper_state grant_keeper_state(const struct grant_keeper *keeper, st
         return GRANT_KEEPER_TRYING;
     if (keeper->outcome.kind == ERROR_NONE || (!keeper->refused && !keeper->keeping.only_refresh))
         return GRANT_KEEPER_FRESH;
-    bool again = !keeper->keeping.only_refresh && may_pass(keeper->outcome.kind) &&
+    bool again = !keeper->keeping.only_refresh && grant_call_may_pass(keeper->outcome.kind) &&
                  clock_boot_ns() - keeper->refused_ns < REPLACE_FOR_MS * NS_PER_MS;
     if (again)
         return GRANT_KEEPER_TRYING;

@@ -1,12 +1,10 @@
 /** audit.c - `parley audit`: who did what with which token, and the proof that nothing of it was changed. */
+#include "clients/cli/audit_proof.h"
 #include "clients/cli/cli.h"
-
-#include "clients/c/call.h"
 
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -28,27 +26,34 @@ static const char HELP[] =
     "  --from SEQ         export: from this record on (default: the oldest that is kept)\n" CLI_COMMON_HELP
     "\nExit status of verify: 0 whole, 1 not.\n";
 
-enum { PAGE_RECORDS = 1000, VERIFY_MS = 3600 * 1000, HASH_HEX = 64 };
+enum { HASH_BYTES = 32 };
 static const uint64_t MOST_RECORDS = 100000;
+
+/* Members of the query as they are, options of the same name. */
+static const char *const FILTERS[] = {"principal", "thread", "sandbox", "jti", "link", "action", "since", "until"};
+enum { FILTER_SANDBOX = 2, FILTER_SINCE = 6, FILTER_COUNT = 8 };
+
+enum audit_verb { AUDIT_LIST, AUDIT_HEAD, AUDIT_VERIFY, AUDIT_EXPORT, AUDIT_VERBS };
+static const char *const VERBS[] = {"list", "head", "verify", "export"};
 
 struct audit_options {
     struct cli_common common;
-    const char *principal, *thread, *sandbox, *jti, *link, *action, *since, *until;
+    const char *filters[FILTER_COUNT];
     bool all, follow, after_given;
+    bool belongs[AUDIT_VERBS]; /* an option of that verb was given */
     uint64_t most, after, from;
-    uint64_t head_seq;
-    const char *head_hash; /* NULL none */
+    struct audit_head head; /* its hash NULL: none */
 };
 
-enum { OPTION_PRINCIPAL = 'p', OPTION_AFTER = 'A', OPTION_FROM = 'F', OPTION_HEAD = 'H' };
-static const struct option LONG[] = {{"principal", required_argument, NULL, OPTION_PRINCIPAL},
-                                     {"thread", required_argument, NULL, 't'},
-                                     {"sandbox", required_argument, NULL, 's'},
-                                     {"jti", required_argument, NULL, 'j'},
-                                     {"link", required_argument, NULL, 'l'},
-                                     {"action", required_argument, NULL, 'a'},
-                                     {"since", required_argument, NULL, 'S'},
-                                     {"until", required_argument, NULL, 'U'},
+enum { OPTION_AFTER = 'A', OPTION_FROM = 'F', OPTION_HEAD = 'H', OPTION_FILTER = 2000 /* and its place in FILTERS */ };
+static const struct option LONG[] = {{"principal", required_argument, NULL, OPTION_FILTER},
+                                     {"thread", required_argument, NULL, OPTION_FILTER + 1},
+                                     {"sandbox", required_argument, NULL, OPTION_FILTER + FILTER_SANDBOX},
+                                     {"jti", required_argument, NULL, OPTION_FILTER + 3},
+                                     {"link", required_argument, NULL, OPTION_FILTER + 4},
+                                     {"action", required_argument, NULL, OPTION_FILTER + 5},
+                                     {"since", required_argument, NULL, OPTION_FILTER + FILTER_SINCE},
+                                     {"until", required_argument, NULL, OPTION_FILTER + FILTER_SINCE + 1},
                                      {"after", required_argument, NULL, OPTION_AFTER},
                                      {"from", required_argument, NULL, OPTION_FROM},
                                      {"head", required_argument, NULL, OPTION_HEAD},
@@ -67,52 +72,36 @@ static int take_number(const char *option, const char *text, uint64_t least, uin
 static int take_head(struct audit_options *options, const char *text)
 {
     const char *colon = strchr(text, ':');
-    unsigned char hash[HASH_HEX / 2];
-    if (!colon || !text_parse_u64(text, (size_t)(colon - text), INT64_MAX, &options->head_seq) ||
+    unsigned char hash[HASH_BYTES];
+    if (!colon || !text_parse_u64(text, (size_t)(colon - text), INT64_MAX, &options->head.seq) ||
         !text_hex_decode(hash, sizeof hash, colon + 1, strlen(colon + 1)))
         return cli_usage("audit", "--head wants SEQ:HASH as `parley audit head` prints it");
-    options->head_hash = colon + 1;
+    options->head.hash = colon + 1;
     return 0;
 }
 
-static int take_time(const char **to, const char *text)
+static int take_filter(struct audit_options *options, int filter, const char *text)
 {
     int64_t parsed;
-    *to = text;
-    return clock_parse(text, &parsed) ? 0 : cli_usage("audit", "\"%s\" is no time like 2026-11-22T10:00:00Z", text);
+    options->filters[filter] = text;
+    if (filter < FILTER_SINCE || clock_parse(text, &parsed))
+        return 0;
+    return cli_usage("audit", "\"%s\" is no time like 2026-11-22T10:00:00Z", text);
 }
 
 static int take_option(struct audit_options *options, int option)
 {
+    enum audit_verb verb = option == OPTION_HEAD ? AUDIT_VERIFY : option == OPTION_FROM ? AUDIT_EXPORT : AUDIT_LIST;
+    options->belongs[verb] = options->belongs[verb] || option != 'e'; /* export has all anyway */
     switch (option) {
-    case OPTION_PRINCIPAL:
-        options->principal = optarg;
-        return 0;
-    case 't':
-        options->thread = optarg;
-        return 0;
-    case 's':
-        options->sandbox = optarg;
-        return 0;
-    case 'j':
-        options->jti = optarg;
-        return 0;
-    case 'l':
-        options->link = optarg;
-        return 0;
-    case 'a':
-        options->action = optarg;
-        return 0;
-    case 'S':
-        return take_time(&options->since, optarg);
-    case 'U':
-        return take_time(&options->until, optarg);
     case 'e':
         options->all = true;
         return 0;
     case 'f':
         options->follow = true;
         return 0;
+    case 'n':
+        return take_number("-n", optarg, 1, MOST_RECORDS, &options->most);
     case OPTION_AFTER:
         options->after_given = true;
         return take_number("--after", optarg, 0, INT64_MAX, &options->after);
@@ -121,7 +110,7 @@ static int take_option(struct audit_options *options, int option)
     case OPTION_HEAD:
         return take_head(options, optarg);
     default:
-        return take_number("-n", optarg, 1, MOST_RECORDS, &options->most);
+        return take_filter(options, option - OPTION_FILTER, optarg);
     }
 }
 
@@ -133,14 +122,8 @@ static bool fetch(const struct place *place, const char *path, json_t **page, st
 static void add_filters(struct text *path, const struct audit_options *options, const char *sandbox_id)
 {
     cli_query(path, "all", options->all ? "1" : NULL);
-    cli_query(path, "principal", options->principal);
-    cli_query(path, "thread", options->thread);
-    cli_query(path, "sandbox", sandbox_id);
-    cli_query(path, "jti", options->jti);
-    cli_query(path, "link", options->link);
-    cli_query(path, "action", options->action);
-    cli_query(path, "since", options->since);
-    cli_query(path, "until", options->until);
+    for (size_t i = 0; i < FILTER_COUNT; i++)
+        cli_query(path, FILTERS[i], i == FILTER_SANDBOX ? sandbox_id : options->filters[i]);
 }
 
 static void print_line(const json_t *record, bool json)
@@ -189,7 +172,7 @@ static json_t *find(const struct audit_options *options, const struct place *pla
     while (more && json_array_size(list) < options->most) {
         AUTO_TEXT path = {0};
         uint64_t left = options->most - json_array_size(list);
-        left = left < PAGE_RECORDS ? left : PAGE_RECORDS;
+        left = left < AUDIT_PAGE_RECORDS ? left : AUDIT_PAGE_RECORDS;
         if (options->after_given)
             text_append_format(&path, "/audit?after=%llu&limit=%llu", (unsigned long long)after,
                                (unsigned long long)left);
@@ -221,58 +204,68 @@ static void print_list(const json_t *list, bool json_lines)
     json_array_foreach (list, index, record) {
         print_line(record, json_lines);
     }
-    fflush(stdout);
 }
 
 static bool read_head(const struct place *place, json_t **head, struct error *err)
 {
-    if (!fetch(place, "/audit/head", head, err))
+    json_t *reply = NULL;
+    if (!fetch(place, "/audit/head", &reply, err))
         return false;
-    if (json_is_integer(json_object_get(*head, "seq")) && json_is_string(json_object_get(*head, "hash")))
+    if (json_is_integer(json_object_get(reply, "seq")) && json_is_string(json_object_get(reply, "hash"))) {
+        *head = reply;
         return true;
-    json_decref(*head);
+    }
+    json_decref(reply);
     return error_set(err, ERROR_INTERNAL, "the negotiator's answer is no head of an audit chain");
 }
 
 /* New records as they come, until Ctrl-C or nobody reads. */
-static int follow(struct audit_options *options, const struct place *place, const char *sandbox_id, json_t *shown)
+static int follow(struct audit_options *options, const struct place *place, const char *sandbox_id)
 {
     struct error err = {0};
-    json_t *head = NULL;
-    if (json_array_size(shown) == 0 && !options->after_given && read_head(place, &head, &err))
-        options->after = (uint64_t)json_integer_value(json_object_get(head, "seq"));
-    json_decref(head);
-    options->after = last_seq(shown, options->after);
     options->after_given = true;
     options->most = MOST_RECORDS;
-    while (!ferror(stdout)) {
+    while (cli_flush(&err)) {
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
         json_t *list = find(options, place, sandbox_id, &err);
         if (!list)
-            return cli_fail_usual(&err, CLI_FAILED);
+            break;
         print_list(list, options->common.json);
         options->after = last_seq(list, options->after);
         json_decref(list);
     }
-    return CLI_FAILED;
+    return cli_fail_usual(&err, CLI_FAILED);
+}
+
+/* Where following begins when nothing is there to show: at the head of before anybody looked. */
+static bool begin_following(struct audit_options *options, const struct place *place, struct error *err)
+{
+    json_t *head = NULL;
+    if (options->after_given || !options->follow)
+        return true;
+    if (!read_head(place, &head, err))
+        return false;
+    options->after = (uint64_t)json_integer_value(json_object_get(head, "seq"));
+    json_decref(head);
+    return true;
 }
 
 static int show(struct audit_options *options, const struct place *place)
 {
     struct error err = {0};
-    AUTO_FREE char *sandbox_id = options->sandbox ? cli_sandbox_id(place, options->sandbox, &err) : NULL;
-    json_t *list = options->sandbox && !sandbox_id ? NULL : find(options, place, sandbox_id, &err);
+    const char *sandbox = options->filters[FILTER_SANDBOX];
+    AUTO_FREE char *sandbox_id = sandbox ? cli_sandbox_id(place, sandbox, &err) : NULL;
+    bool good = (sandbox_id || !sandbox) && begin_following(options, place, &err);
+    json_t *list = good ? find(options, place, sandbox_id, &err) : NULL;
     if (!list)
         return cli_fail_usual(&err, CLI_FAILED);
-    int status = CLI_OK;
     if (options->common.json && !options->follow)
         cli_print_json(json_incref(list));
     else
         print_list(list, options->common.json);
-    if (options->follow)
-        status = follow(options, place, sandbox_id, list);
+    options->after = last_seq(list, options->after);
     json_decref(list);
-    return status;
+    return options->follow ? follow(options, place, sandbox_id) : CLI_OK;
 }
 
 static int show_head(const struct audit_options *options, const struct place *place)
@@ -281,103 +274,12 @@ static int show_head(const struct audit_options *options, const struct place *pl
     json_t *head = NULL;
     if (!read_head(place, &head, &err))
         return cli_fail_usual(&err, CLI_FAILED);
+    AUTO_FREE char *hash = cli_member(head, "hash");
     if (options->common.json)
         cli_print_json(json_incref(head));
     else
-        printf("%lld:%s\n", (long long)json_integer_value(json_object_get(head, "seq")),
-               json_string_value(json_object_get(head, "hash")));
+        printf("%lld:%s\n", (long long)json_integer_value(json_object_get(head, "seq")), hash);
     json_decref(head);
-    return CLI_OK;
-}
-
-static int verify(const struct audit_options *options, const struct place *place)
-{
-    struct error err = {0};
-    AUTO_FREE char *url = memory_printf("%s/audit/verify", place->url);
-    json_t *body = json_object();
-    if (options->head_hash) {
-        json_object_set_new(body, "seq", json_integer((json_int_t)options->head_seq));
-        json_object_set_new(body, "hash", json_string(options->head_hash));
-    }
-    struct call call = {
-        .method = "POST", .url = url, .credential = place->api_key, .body = body, .timeout_ms = VERIFY_MS};
-    json_t *reply = NULL;
-    bool answered = call_json(&call, &reply, NULL, &err);
-    json_decref(body);
-    if (!answered)
-        return cli_fail_usual(&err, CLI_FAILED);
-    bool whole = json_is_true(json_object_get(reply, "ok"));
-    AUTO_FREE char *records = cli_member(reply, "records");
-    AUTO_FREE char *first = cli_member(reply, "first");
-    AUTO_FREE char *sealed = cli_member(reply, "sealed");
-    AUTO_FREE char *last = cli_member(reply, "last");
-    AUTO_FREE char *hash = cli_member(reply, "hash");
-    AUTO_FREE char *reason = cli_member(reply, "error");
-    AUTO_FREE char *at = cli_member(reply, "at");
-    if (options->common.json)
-        cli_print_json(json_incref(reply));
-    else if (whole)
-        printf("whole: %s records, %s to %s, after %s sealed ones; head %s:%s%s\n", records, first, last, sealed, last,
-               hash, options->head_hash ? "; the head kept elsewhere is part of it" : "");
-    else
-        fprintf(stderr, "parley: the audit chain does not hold at record %s: %s\n", at, reason);
-    json_decref(reply);
-    return whole ? CLI_OK : CLI_FAILED;
-}
-
-/* What was exported so far: every record must follow the one before. */
-struct link {
-    json_int_t seq; /* 0 none yet */
-    char hash[HASH_HEX + 1];
-};
-
-/* Whoever keeps the export can check this much without the key: no record left out, each naming the one before. */
-static bool export_one(struct link *last, const json_t *record, struct error *err)
-{
-    json_int_t seq = json_integer_value(json_object_get(record, "seq"));
-    const char *prev = json_string_value(json_object_get(record, "prev"));
-    const char *hash = json_string_value(json_object_get(record, "hash"));
-    if (!prev || !hash || seq <= 0)
-        return error_set(err, ERROR_FORBIDDEN, "the records came without prev and hash: export needs an admin's key");
-    if (last->seq != 0 && (seq != last->seq + 1 || strcmp(prev, last->hash) != 0))
-        return error_set(err, ERROR_INTERNAL, "record %lld does not follow record %lld: see `parley audit verify`",
-                         (long long)seq, (long long)last->seq);
-    print_line(record, true);
-    last->seq = seq;
-    return text_copy(last->hash, sizeof last->hash, hash) ||
-           error_set(err, ERROR_INTERNAL, "record %lld has a hash that is none", (long long)seq);
-}
-
-static bool export_page(struct link *last, const json_t *page, struct error *err)
-{
-    size_t index;
-    json_t *record;
-    json_array_foreach (json_object_get(page, "records"), index, record) {
-        if (!export_one(last, record, err))
-            return false;
-    }
-    return fflush(stdout) == 0 || error_set_errno(err, ERROR_INTERNAL, "writing the export");
-}
-
-static int export(const struct audit_options *options, const struct place *place)
-{
-    struct error err = {0};
-    struct link last = {0};
-    uint64_t after = options->from ? options->from - 1 : 0;
-    for (bool more = true; more;) {
-        AUTO_FREE char *path =
-            memory_printf("/audit?all=1&after=%llu&limit=%d", (unsigned long long)after, PAGE_RECORDS);
-        json_t *page = NULL;
-        if (!fetch(place, path, &page, &err))
-            return cli_fail_usual(&err, CLI_FAILED);
-        bool written = export_page(&last, page, &err);
-        const json_t *next = json_object_get(page, "next");
-        more = json_is_integer(next) && (uint64_t)json_integer_value(next) > after;
-        after = more ? (uint64_t)json_integer_value(next) : after;
-        json_decref(page);
-        if (!written)
-            return cli_fail(&err, NULL, CLI_FAILED);
-    }
     return CLI_OK;
 }
 
@@ -389,28 +291,31 @@ int audit_main(int argc, char *argv[])
         if (!cli_common(&options.common, option, HELP))
             wrong = take_option(&options, option);
     }
-    if (!wrong && !options.after_given && options.most > PAGE_RECORDS)
-        wrong = cli_usage("audit", "-n wants 1 to %d, more only with --after SEQ", PAGE_RECORDS);
+    if (!wrong && !options.after_given && options.most > AUDIT_PAGE_RECORDS)
+        wrong = cli_usage("audit", "-n wants 1 to %d, more only with --after SEQ", AUDIT_PAGE_RECORDS);
     if (wrong)
         return wrong;
     const char *verb = optind < argc ? argv[optind] : "list";
-    static const char *const VERBS[] = {"list", "head", "verify", "export"};
     size_t known = 0;
-    while (known < 4 && strcmp(verb, VERBS[known]) != 0)
+    while (known < AUDIT_VERBS && strcmp(verb, VERBS[known]) != 0)
         known++;
-    if (known == 4 || optind + 1 < argc)
+    if (known == AUDIT_VERBS || optind + 1 < argc)
         return cli_usage("audit", "unexpected word \"%s\"; allowed: head, verify, export",
-                         known == 4 ? verb : argv[optind + 1]);
+                         known == AUDIT_VERBS ? verb : argv[optind + 1]);
+    for (size_t other = 0; other < AUDIT_VERBS; other++) {
+        if (options.belongs[other] && other != known)
+            return cli_usage("audit", "%s takes no option of %s", verb, VERBS[other]);
+    }
     AUTO_PLACE place = {0};
     if (!cli_place(&place, &options.common))
         return CLI_FAILED;
     switch (known) {
-    case 1:
+    case AUDIT_HEAD:
         return show_head(&options, &place);
-    case 2:
-        return verify(&options, &place);
-    case 3:
-        return export(&options, &place);
+    case AUDIT_VERIFY:
+        return audit_verify(&place, options.head.hash ? &options.head : NULL, options.common.json);
+    case AUDIT_EXPORT:
+        return audit_export(&place, options.from);
     default:
         return show(&options, &place);
     }

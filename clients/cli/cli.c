@@ -8,14 +8,28 @@
 #include "shared/base/random.h"
 #include "shared/capability/capability.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* --json was given: failures are JSON on stdout too. */
+enum { PAGE_ITEMS = 200, PAGES_MAX = 1000 }; /* a page may be empty: the negotiator looks at so many rows a call */
+
+/* --json was given: a failure is JSON on stdout too. */
 static bool wants_json;
+
+/* One value on stdout, also when several things fail: the first. */
+static void print_json_error(enum error_kind kind, const char *message)
+{
+    if (!wants_json)
+        return;
+    cli_print_json(json_pack("{s:{s:s, s:s}}", "error", "code", error_code(kind), "message", message));
+    fflush(stdout); /* a child of ours that fails ends by _exit */
+    wants_json = false;
+}
 
 bool cli_common(struct cli_common *common, int option, const char *help)
 {
@@ -33,6 +47,7 @@ bool cli_common(struct cli_common *common, int option, const char *help)
         fputs(help, stdout);
         exit(CLI_OK);
     case '?':
+        print_json_error(ERROR_INVALID, "an option is not known, or lacks its value");
         fprintf(stderr, "parley: see `--help` for what is allowed\n");
         exit(CLI_USAGE);
     default:
@@ -42,12 +57,21 @@ bool cli_common(struct cli_common *common, int option, const char *help)
 
 int cli_fail(const struct error *err, const char *hint, int status)
 {
-    if (wants_json)
-        cli_print_json(json_pack("{s:{s:s, s:s}}", "error", "code", error_code(err->kind), "message", err->message));
-    fprintf(stderr, "parley: %s\n", err->message);
+    if (err->system_errno == EPIPE)
+        return status;
+    AUTO_FREE char *message = cli_safe(err->message); /* it may be a server's */
+    print_json_error(err->kind, message);
+    fprintf(stderr, "parley: %s\n", message);
     if (hint)
         fprintf(stderr, "        %s\n", hint);
     return status;
+}
+
+bool cli_flush(struct error *err)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return true;
+    return error_set_errno(err, errno == EPIPE ? ERROR_GONE : ERROR_DISK_FULL, "the output could not be written");
 }
 
 static const char *usual_hint(enum error_kind kind)
@@ -68,12 +92,14 @@ int cli_fail_usual(const struct error *err, int status)
 
 int cli_usage(const char *command, const char *format, ...)
 {
+    char words[ERROR_MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    fprintf(stderr, "parley %s: ", command);
-    vfprintf(stderr, format, arguments);
-    fprintf(stderr, "; see `parley %s --help`\n", command);
+    vsnprintf(words, sizeof words, format, arguments);
     va_end(arguments);
+    AUTO_FREE char *message = cli_safe(words);
+    print_json_error(ERROR_INVALID, message);
+    fprintf(stderr, "parley %s: %s; see `parley %s --help`\n", command, message, command);
     return CLI_USAGE;
 }
 
@@ -120,12 +146,16 @@ bool cli_is_spent(const struct error *err)
 char *cli_safe(const char *text)
 {
     AUTO_TEXT safe = {0};
-    for (const char *at = text ? text : "-"; *at; at++) {
+    text = text ? text : "-";
+    const char *end = text + strlen(text), *valid_to = text;
+    for (const char *at = text; at < end; at++) {
         unsigned char byte = (unsigned char)*at;
         unsigned char next = (unsigned char)at[1];
+        if (at >= valid_to)
+            valid_to = at + text_utf8_prefix(at, (size_t)(end - at));
         if (byte == 0xc2 && next >= 0x80 && next < 0xa0) /* C1 in UTF-8: 0x9b alone is what ESC [ is */
             text_append_format(&safe, "\\x%02x", (unsigned char)*++at);
-        else if (byte < 0x20 || byte == 0x7f)
+        else if (byte < 0x20 || byte == 0x7f || at >= valid_to)
             text_append_format(&safe, "\\x%02x", byte);
         else
             text_append(&safe, at, 1);
@@ -165,6 +195,32 @@ void cli_query(struct text *path, const char *name, const char *value)
     curl_free(escaped);
 }
 
+json_t *cli_list(const struct place *place, const struct cli_list *wanted, struct error *err)
+{
+    json_t *list = json_array();
+    AUTO_FREE char *cursor = NULL;
+    unsigned pages = 0;
+    do {
+        AUTO_TEXT path = {0};
+        size_t left = wanted->most - json_array_size(list);
+        text_append_string(&path, wanted->path);
+        text_append_format(&path, "%climit=%zu", strchr(wanted->path, '?') ? '&' : '?',
+                           left < PAGE_ITEMS ? left : PAGE_ITEMS);
+        cli_query(&path, "cursor", cursor);
+        json_t *page = NULL;
+        bool ends = ++pages <= PAGES_MAX || error_set(err, ERROR_INTERNAL, "the negotiator's list does not end");
+        if (!ends || !cli_call(place, "GET", path.data, NULL, &page, err)) {
+            json_decref(list);
+            return NULL;
+        }
+        json_array_extend(list, json_object_get(page, wanted->member));
+        free(cursor);
+        cursor = memory_string(json_string_value(json_object_get(page, wanted->next)));
+        json_decref(page);
+    } while (cursor && json_array_size(list) < wanted->most);
+    return list;
+}
+
 char *cli_sandbox_id(const struct place *place, const char *given, struct error *err)
 {
     if (random_is_id(given, "sbx"))
@@ -198,6 +254,15 @@ char *cli_path(const char *before, const char *name, const char *after)
     return path;
 }
 
+int cli_ttl(const char *command, const char *text, unsigned *ttl_s)
+{
+    uint64_t seconds;
+    if (!text_parse_u64(text, strlen(text), 3600, &seconds) || seconds < 60)
+        return cli_usage(command, "--ttl wants 60 to 3600 seconds, not \"%s\"", text);
+    *ttl_s = (unsigned)seconds;
+    return CLI_OK;
+}
+
 char *cli_token_text(const char *given)
 {
     if (strcmp(given, "-") != 0)
@@ -205,8 +270,11 @@ char *cli_token_text(const char *given)
     char text[CAPABILITY_TEXT_BYTES + 1] = "";
     size_t got = fread(text, 1, sizeof text - 1, stdin);
     text[got] = '\0';
-    text[strcspn(text, "\r\n \t")] = '\0';
-    return memory_string(text);
+    const char *token = text + strspn(text, "\r\n \t");
+    text[(size_t)(token - text) + strcspn(token, "\r\n \t")] = '\0';
+    char *copy = memory_string(token);
+    sodium_memzero(text, sizeof text);
+    return copy;
 }
 
 bool cli_place(struct place *place, const struct cli_common *common)

@@ -47,8 +47,12 @@ enum { CLI_OPTION_JSON = 1000, CLI_OPTION_URL, CLI_OPTION_STATE, CLI_OPTION_HELP
 bool cli_common(struct cli_common *common, int option, const char *help);
 
 /** Prints "parley: <sentence>" and the hint ("try: ...", may be NULL) on stderr, under --json also {"error": {code,
- *  message}} on stdout; returns `status`. */
+ *  message}} on stdout, the first time; returns `status`. A reader of our output who left
+ *  (EPIPE) is told nothing. */
 int cli_fail(const struct error *err, const char *hint, int status);
+
+/** What was printed has left this process: else DISK_FULL, GONE when nobody reads. */
+bool cli_flush(struct error *err) MUST_USE;
 
 /** As cli_fail with a hint that fits the error's kind. */
 int cli_fail_usual(const struct error *err, int status);
@@ -68,7 +72,8 @@ void cli_tell_grant(const struct grant *grant);
 /** A use of a grant failed in a way that another grant may cure: spent, revoked, its sandbox or node gone. */
 bool cli_is_spent(const struct error *err) MUST_USE;
 
-/** A text from outside for a terminal: control characters (C0, DEL, C1) as \xNN, NULL as "-". The caller frees. */
+/** A text from outside for a terminal: control characters (C0, DEL, C1) and what is not UTF-8 as \xNN, NULL as "-".
+ *  The caller frees. */
 char *cli_safe(const char *text) MUST_USE;
 
 /** The member of an object as such a text; a number or a boolean in its JSON. The caller frees. */
@@ -84,6 +89,9 @@ void cli_query(struct text *path, const char *name, const char *value);
 /** "before/name/after", the name percent-encoded; without `after` when NULL. The caller frees. */
 char *cli_path(const char *before, const char *name, const char *after) MUST_USE;
 
+/** A --ttl in seconds into *ttl_s: 0, else prints how it is wanted and returns CLI_USAGE. */
+int cli_ttl(const char *command, const char *text, unsigned *ttl_s) MUST_USE;
+
 /** A token as it is, or from stdin when "-", so that it stands in no process list. The caller frees. */
 char *cli_token_text(const char *given) MUST_USE;
 
@@ -96,6 +104,16 @@ bool cli_place(struct place *place, const struct cli_common *common);
 /** GET, DELETE ... of a path on the negotiator. */
 bool cli_call(const struct place *place, const char *method, const char *path, json_t *body, json_t **reply,
               struct error *err) MUST_USE;
+
+/** A list that comes in pages. */
+struct cli_list {
+    const char *path, *member; /* "/sandboxes?state=all", "sandboxes" */
+    const char *next;          /* the member that holds the cursor */
+    size_t most;
+};
+
+/** Its items, until there are `most` or no more, as an array that the caller owns; NULL with err. */
+json_t *cli_list(const struct place *place, const struct cli_list *wanted, struct error *err) MUST_USE;
 
 /** The thread to use: `given`, or the current folder's. The caller frees. */
 char *cli_thread(const char *given) MUST_USE;

@@ -90,9 +90,10 @@ int doctor_main(int argc, char *argv[])
     json_array_foreach (layers, index, one) {
         bool active = json_is_true(json_object_get(one, "active"));
         missing += !active;
+        AUTO_FREE char *name = cli_member(one, "name");
+        AUTO_FREE char *detail = cli_member(one, "detail");
         if (!common.json)
-            printf("%s %-22s %s\n", active ? "ok     " : "MISSING", json_string_value(json_object_get(one, "name")),
-                   json_string_value(json_object_get(one, "detail")));
+            printf("%s %-22s %s\n", active ? "ok     " : "MISSING", name, detail);
     }
     if (missing && geteuid() != 0 && !common.json)
         puts("        (asked as a plain user: `sudo parley doctor` tells what the daemons, which are root, have)");

@@ -9,47 +9,22 @@
 static const char HELP[] = "usage: parley ls [-a]\n\n"
                            "  -a                 ended ones too\n" CLI_COMMON_HELP;
 
-static const char *text_of(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    return text ? text : "-";
-}
-
-static bool is_over(const json_t *sandbox)
-{
-    const char *state = text_of(sandbox, "state");
-    return strcmp(state, "terminated") == 0 || strcmp(state, "failed") == 0;
-}
-
-/* Follows the cursor to the end; NULL on failure. */
-static json_t *fetch_all(const struct place *place, bool ended_too, struct error *err)
-{
-    const char *which = ended_too ? "/sandboxes?limit=200&state=all" : "/sandboxes?limit=200";
-    json_t *all = json_array();
-    AUTO_FREE char *path = memory_string(which);
-    while (path) {
-        json_t *page = NULL;
-        if (!cli_call(place, "GET", path, NULL, &page, err)) {
-            json_decref(all);
-            return NULL;
-        }
-        json_array_extend(all, json_object_get(page, "sandboxes"));
-        const char *cursor = json_string_value(json_object_get(page, "next_cursor"));
-        free(path);
-        path = cursor ? memory_printf("%s&cursor=%s", which, cursor) : NULL;
-        json_decref(page);
-    }
-    return all;
-}
+static const size_t MOST = 100000;
 
 static void print_row(const json_t *sandbox)
 {
     char age[16], left[16];
     cli_print_age(age, json_string_value(json_object_get(sandbox, "created_at")));
     cli_print_age(left, json_string_value(json_object_get(sandbox, "max_expires_at")));
-    printf("%-20s %-26s %-12s %-10s %-10s %-6s %-6s %s\n", text_of(sandbox, "name"), text_of(sandbox, "id"),
-           text_of(sandbox, "state"), text_of(sandbox, "template"), text_of(sandbox, "node"), age,
-           is_over(sandbox) ? "-" : left, is_over(sandbox) ? text_of(sandbox, "reason") : "");
+    AUTO_FREE char *name = cli_member(sandbox, "name");
+    AUTO_FREE char *id = cli_member(sandbox, "id");
+    AUTO_FREE char *state = cli_member(sandbox, "state");
+    AUTO_FREE char *template = cli_member(sandbox, "template");
+    AUTO_FREE char *node = cli_member(sandbox, "node");
+    AUTO_FREE char *reason = cli_member(sandbox, "reason");
+    bool is_over = strcmp(state, "terminated") == 0 || strcmp(state, "failed") == 0;
+    printf("%-20s %-26s %-12s %-10s %-10s %-6s %-6s %s\n", name, id, state, template, node, age, is_over ? "-" : left,
+           is_over ? reason : "");
 }
 
 int ls_main(int argc, char *argv[])
@@ -68,7 +43,11 @@ int ls_main(int argc, char *argv[])
     if (!cli_place(&place, &common))
         return CLI_FAILED;
     struct error err = {0};
-    json_t *sandboxes = fetch_all(&place, all, &err);
+    const struct cli_list wanted = {.path = all ? "/sandboxes?state=all" : "/sandboxes",
+                                    .member = "sandboxes",
+                                    .next = "next_cursor",
+                                    .most = MOST};
+    json_t *sandboxes = cli_list(&place, &wanted, &err);
     if (!sandboxes)
         return cli_fail_usual(&err, CLI_FAILED);
     if (common.json) {

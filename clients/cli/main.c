@@ -48,6 +48,13 @@ static void open_standard_streams(void)
     }
 }
 
+/* Output that could not be written must not pass for written. */
+static int written(int status, int failed)
+{
+    struct error err = {0};
+    return status != CLI_OK || cli_flush(&err) ? status : cli_fail(&err, NULL, failed);
+}
+
 int main(int argc, char *argv[])
 {
     open_standard_streams();
@@ -65,7 +72,8 @@ int main(int argc, char *argv[])
         return CLI_FAILED;
     for (size_t i = 0; i < sizeof COMMANDS / sizeof *COMMANDS; i++) {
         if (strcmp(argv[1], COMMANDS[i].name) == 0)
-            return COMMANDS[i].main(argc - 1, argv + 1);
+            return written(COMMANDS[i].main(argc - 1, argv + 1),
+                           COMMANDS[i].main == run_main ? CLI_NO_SANDBOX : CLI_FAILED);
     }
     fprintf(stderr, "parley: no command \"%s\"; `parley --help` lists them\n", argv[1]);
     return CLI_USAGE;

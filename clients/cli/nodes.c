@@ -15,7 +15,8 @@ static const char HELP[] =
     "       parley nodes undrain NAME             place there again\n"
     "       parley nodes rekey NAME               give it a new key; the tokens of its sandboxes end, clients\n"
     "                                             negotiate anew\n"
-    "       parley nodes lost NAME                give it up for good: its sandboxes end as node_lost\n\n"
+    "       parley nodes lost NAME                give one up that is not heard any more: its sandboxes end as\n"
+    "                                             node_lost\n\n"
     "  --token-file F     put the join token into F (0600) instead of showing it\n" CLI_COMMON_HELP;
 
 static void print_row(const json_t *node)
@@ -76,11 +77,12 @@ static void tell_enrolment(const char *name, const char *url, const char *expire
         printf("  export PARLEY_JOIN_TOKEN=%s\n"
                "  parley-sandboxd enrol --node %s --negotiator-url %s\n",
                secret, name, url);
-    printf("  parley-sandboxd\n");
+    printf("  parley-sandboxd\n\n"
+           "It listens on loopback unless told --listen-host ADDRESS --advertise-url URL --insecure-http.\n");
     if (file)
-        printf("\nThe join token is in %s here: carry it there where nobody else can read it.\n", file);
+        printf("The join token is in %s here: carry it there where nobody else can read it.\n", file);
     if (strstr(url, "://127.") || strstr(url, "://localhost") || strstr(url, "://[::1]"))
-        printf("\n%s is this machine's own address: another machine needs one that it can reach.\n", url);
+        printf("%s is this machine's own address: another machine needs one that it can reach.\n", url);
 }
 
 static bool keep_secret(const char *file, const char *secret, struct error *err)

@@ -41,16 +41,16 @@ static bool list(const struct place *place, const char *thread, json_t **reply, 
 static void print_row(const json_t *process)
 {
     char age[16];
-    const char *id = json_string_value(json_object_get(process, "id"));
-    const char *state = json_string_value(json_object_get(process, "state"));
+    AUTO_FREE char *id = cli_member(process, "id");
+    AUTO_FREE char *state = cli_member(process, "state");
     AUTO_FREE char *command = cli_member(process, "command");
     const json_t *code = json_object_get(process, "exit_code");
     cli_print_age(age, json_string_value(json_object_get(process, "started_at")));
     char exit_text[16] = "-";
     if (json_is_integer(code))
         snprintf(exit_text, sizeof exit_text, "%d", (int)json_integer_value(code));
-    printf("%-26s %7d %-8s %-5s %-6s %s\n", id ? id : "-", (int)json_integer_value(json_object_get(process, "pid")),
-           state ? state : "-", exit_text, age, command);
+    printf("%-26s %7d %-8s %-5s %-6s %s\n", id, (int)json_integer_value(json_object_get(process, "pid")), state,
+           exit_text, age, command);
 }
 
 int ps_main(int argc, char *argv[])

@@ -7,12 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-int revocation_status(const json_t *revocation)
+static bool is_in_force(const json_t *revocation)
 {
-    const char *state = json_string_value(json_object_get(revocation, "state"));
-    if (!state)
-        return CLI_FAILED;
-    return strcmp(state, "in_force") == 0 ? CLI_OK : CLI_PENDING;
+    return text_equal(json_string_value(json_object_get(revocation, "state")), "in_force");
 }
 
 /* {"sandbox": "sbx_..."} as "sandbox sbx_...". The caller frees. */
@@ -44,7 +41,7 @@ static char *missing_text(const json_t *revocation)
     return cli_safe(text.length ? text.data : "-");
 }
 
-void revocation_print(const json_t *revocation)
+static void print(const json_t *revocation)
 {
     AUTO_FREE char *id = cli_member(revocation, "id");
     AUTO_FREE char *selector = selector_text(revocation);
@@ -52,7 +49,7 @@ void revocation_print(const json_t *revocation)
     AUTO_FREE char *by = cli_member(revocation, "by");
     AUTO_FREE char *before = cli_member(revocation, "before");
     AUTO_FREE char *principal = cli_member(revocation, "principal");
-    bool in_force = revocation_status(revocation) == CLI_OK;
+    bool in_force = is_in_force(revocation);
     printf("%s  %s  %s\n", id, selector, in_force ? "in force" : "pending");
     printf("  issued until   %s\n", strcmp(before, "-") == 0 ? "any time" : before);
     printf("  reason         %s\n", reason);
@@ -65,6 +62,23 @@ void revocation_print(const json_t *revocation)
     AUTO_FREE char *usable = cli_member(revocation, "usable_until");
     printf("  not yet on     %s\n", missing);
     printf("  usable until   %s\n", strcmp(usable, "-") == 0 ? "no such token is known to live" : usable);
+}
+
+int revocation_show(json_t *reply, bool json)
+{
+    const json_t *revocation = json_object_get(reply, "revocation");
+    int status = is_in_force(revocation) ? CLI_OK : CLI_PENDING;
+    if (!json_is_string(json_object_get(revocation, "state"))) {
+        struct error err = {0};
+        error_set(&err, ERROR_INTERNAL, "the negotiator's answer is no revocation");
+        status = cli_fail(&err, NULL, CLI_FAILED);
+    } else if (json) {
+        cli_print_json(json_incref(reply));
+    } else {
+        print(revocation);
+    }
+    json_decref(reply);
+    return status;
 }
 
 void revocation_print_head(void)
@@ -80,6 +94,6 @@ void revocation_print_row(const json_t *revocation)
     AUTO_FREE char *reason = cli_member(revocation, "reason");
     AUTO_FREE char *by = cli_member(revocation, "by");
     cli_print_age(age, json_string_value(json_object_get(revocation, "created_at")));
-    printf("%-25s %-10s %-8s %-40s %-16s %s\n", id, revocation_status(revocation) == CLI_OK ? "in force" : "pending",
-           age, selector, by, reason);
+    printf("%-25s %-10s %-8s %-40s %-16s %s\n", id, is_in_force(revocation) ? "in force" : "pending", age, selector, by,
+           reason);
 }

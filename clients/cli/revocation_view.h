@@ -3,11 +3,11 @@
 
 #include <jansson.h>
 
-/** CLI_OK in force, CLI_PENDING not yet, CLI_FAILED when it is no revocation. */
-int revocation_status(const json_t *revocation) __attribute__((warn_unused_result));
+#include <stdbool.h>
 
-/** Several lines with everything. */
-void revocation_print(const json_t *revocation);
+/** Prints {"revocation": {...}}, as it is or as several lines, and takes the reference. CLI_OK in force, CLI_PENDING
+ * not yet, CLI_FAILED when it is no revocation. */
+int revocation_show(json_t *reply, bool json) __attribute__((warn_unused_result));
 
 /** One line of a table, and its head. */
 void revocation_print_row(const json_t *revocation);

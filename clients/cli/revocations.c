@@ -15,36 +15,12 @@ static const char HELP[] =
     "  -n N               at most N (default 50)\n" CLI_COMMON_HELP
     "\nExit status with ID: 0 in force on every node, 3 pending on some.\n";
 
-static const uint64_t PAGE = 200;
-
-/* Up to `most` of them, following the cursor; NULL with err. */
-static json_t *fetch(const struct place *place, bool all, uint64_t most, struct error *err)
-{
-    json_t *list = json_array();
-    AUTO_FREE char *cursor = NULL;
-    do {
-        AUTO_TEXT path = {0};
-        uint64_t left = most - json_array_size(list);
-        text_append_format(&path, "/revocations?limit=%llu", (unsigned long long)(left < PAGE ? left : PAGE));
-        cli_query(&path, "all", all ? "1" : NULL);
-        cli_query(&path, "cursor", cursor);
-        json_t *page = NULL;
-        if (!cli_call(place, "GET", path.data, NULL, &page, err)) {
-            json_decref(list);
-            return NULL;
-        }
-        json_array_extend(list, json_object_get(page, "revocations"));
-        free(cursor);
-        cursor = memory_string(json_string_value(json_object_get(page, "next")));
-        json_decref(page);
-    } while (cursor && json_array_size(list) < most);
-    return list;
-}
-
 static int show_list(const struct cli_common *common, const struct place *place, bool all, uint64_t most)
 {
     struct error err = {0};
-    json_t *list = fetch(place, all, most, &err);
+    const struct cli_list wanted = {
+        .path = all ? "/revocations?all=1" : "/revocations", .member = "revocations", .next = "next", .most = most};
+    json_t *list = cli_list(place, &wanted, &err);
     if (!list)
         return cli_fail_usual(&err, CLI_FAILED);
     if (common->json) {
@@ -68,14 +44,7 @@ static int show_one(const struct cli_common *common, const struct place *place, 
     json_t *reply = NULL;
     if (!cli_call(place, "GET", path, NULL, &reply, &err))
         return cli_fail_usual(&err, CLI_FAILED);
-    const json_t *revocation = json_object_get(reply, "revocation");
-    int status = revocation_status(revocation);
-    if (common->json)
-        cli_print_json(json_incref(reply));
-    else
-        revocation_print(revocation);
-    json_decref(reply);
-    return status;
+    return revocation_show(reply, common->json);
 }
 
 int revocations_main(int argc, char *argv[])

@@ -56,6 +56,8 @@ static int check(const struct revoke_options *options)
         return cli_usage("revoke", "what? Give a selector: --jti, --token, --sandbox, --thread ...");
     if (!options->reason || !options->reason[0])
         return cli_usage("revoke", "--reason TEXT is needed");
+    if (text_utf8_prefix(options->reason, strlen(options->reason)) != strlen(options->reason))
+        return cli_usage("revoke", "--reason wants UTF-8");
     if (options->before && !clock_parse(options->before, &before_ms))
         return cli_usage("revoke", "--before wants a time like 2026-11-22T10:00:00Z, not \"%s\"", options->before);
     return 0;
@@ -136,12 +138,5 @@ int revoke_main(int argc, char *argv[])
     json_t *reply = NULL;
     if (!make(&options, &place, &reply, &err)) /* a holder may have no key at all: no hint about that one then */
         return by_holder ? cli_fail(&err, NULL, CLI_FAILED) : cli_fail_usual(&err, CLI_FAILED);
-    const json_t *revocation = json_object_get(reply, "revocation");
-    int status = revocation_status(revocation);
-    if (options.common.json)
-        cli_print_json(json_incref(reply));
-    else
-        revocation_print(revocation);
-    json_decref(reply);
-    return status;
+    return revocation_show(reply, options.common.json);
 }

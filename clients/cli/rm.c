@@ -59,7 +59,7 @@ int rm_main(int argc, char *argv[])
         else
             json_array_append_new(removed, json_string(argv[i]));
     }
-    if (common.json)
+    if (common.json && status == CLI_OK) /* else the first failure was the one value */
         cli_print_json(removed);
     else
         json_decref(removed);

@@ -8,6 +8,7 @@
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +27,7 @@ static const char HELP[] = "usage: parley run [options] (FILE [ARG...] | -c CODE
                            "  --sandbox NAME     auto (default), or a sandbox's name or id as a hint\n"
                            "  --thread T         the conversation (default: the current folder's own)\n"
                            "  --scopes 'A B'     ask for these scopes only (needs at least process)\n"
+                           "  --ttl S            let the token live S seconds, 60 to 3600 (default: the negotiator's)\n"
                            "  --timeout S        kill it after S seconds; parley then exits with 124\n"
                            "  --cwd DIR          folder inside (default /workspace)\n"
                            "  --env NAME=VALUE   set a variable; repeatable\n"
@@ -42,6 +44,7 @@ struct run_options {
     const char **variables; /* NULL-ended */
     size_t variable_count;
     double timeout_s;
+    unsigned ttl_s;
     bool no_stdin, verbose, is_command;
     char **rest; /* what follows the options */
     int rest_count;
@@ -52,6 +55,7 @@ struct capture {
     bool json;
     bool verbose, is_cut;
     struct text streams[2];
+    struct error unwritten; /* why output could not be passed on */
 };
 
 static void add_variable(struct run_options *options, const char *pair)
@@ -93,6 +97,8 @@ static int take_option(struct run_options *options, int option)
         add_variable(options, optarg);
         return strchr(optarg, '=') && optarg[0] != '=' ? 0
                                                        : cli_usage("run", "--env wants NAME=VALUE, not \"%s\"", optarg);
+    case 'L':
+        return cli_ttl("run", optarg, &options->ttl_s);
     case 'T':
         options->timeout_s = strtod(optarg, &end);
         return *optarg && *end == '\0' && options->timeout_s > 0 && options->timeout_s <= 86400
@@ -105,12 +111,17 @@ static int take_option(struct run_options *options, int option)
 
 static int read_options(struct run_options *options, int argc, char *argv[])
 {
-    static const struct option LONG[] = {
-        {"lang", required_argument, NULL, 'l'},    {"sandbox", required_argument, NULL, 's'},
-        {"thread", required_argument, NULL, 't'},  {"scopes", required_argument, NULL, 'S'},
-        {"timeout", required_argument, NULL, 'T'}, {"cwd", required_argument, NULL, 'C'},
-        {"env", required_argument, NULL, 'e'},     {"no-stdin", no_argument, NULL, 'n'},
-        {"verbose", no_argument, NULL, 'v'},       CLI_COMMON_OPTIONS};
+    static const struct option LONG[] = {{"lang", required_argument, NULL, 'l'},
+                                         {"sandbox", required_argument, NULL, 's'},
+                                         {"thread", required_argument, NULL, 't'},
+                                         {"scopes", required_argument, NULL, 'S'},
+                                         {"timeout", required_argument, NULL, 'T'},
+                                         {"cwd", required_argument, NULL, 'C'},
+                                         {"env", required_argument, NULL, 'e'},
+                                         {"no-stdin", no_argument, NULL, 'n'},
+                                         {"verbose", no_argument, NULL, 'v'},
+                                         {"ttl", required_argument, NULL, 'L'},
+                                         CLI_COMMON_OPTIONS};
     int option, wrong = 0;
     while (!wrong && (option = getopt_long(argc, argv, "+c:nv", LONG, NULL)) != -1) {
         if (!cli_common(&options->common, option, HELP))
@@ -189,7 +200,8 @@ static bool on_output(void *cookie, bool is_stderr, const void *data, size_t siz
 {
     struct capture *capture = cookie;
     if (!capture->json)
-        return fd_write_all(is_stderr ? STDERR_FILENO : STDOUT_FILENO, data, size, NULL);
+        return fd_write_all(is_stderr ? STDERR_FILENO : STDOUT_FILENO, data, size, &capture->unwritten) ||
+               error_prefix(&capture->unwritten, "the output could not be passed on, the command was ended");
     struct text *stream = &capture->streams[is_stderr];
     size_t room = CAPTURE_MAX_BYTES - stream->length;
     capture->is_cut = capture->is_cut || size > room;
@@ -232,12 +244,14 @@ static bool run_remote(const struct grant *grant, struct remote_command *command
 static void tell_grant(const struct grant *grant, bool verbose)
 {
     cli_tell_grant(grant);
-    if (verbose)
-        fprintf(stderr, "parley: sandbox %s (%s), thread %s, token %s, %s\n", grant->sandbox_name, grant->sandbox_id,
-                grant->thread, grant->jti,
-                grant->created      ? "new"
-                : grant->from_cache ? "cached grant"
-                                    : "attached");
+    if (!verbose)
+        return;
+    AUTO_FREE char *name = cli_safe(grant->sandbox_name), *id = cli_safe(grant->sandbox_id);
+    AUTO_FREE char *jti = cli_safe(grant->jti);
+    fprintf(stderr, "parley: sandbox %s (%s), thread %s, token %s, %s\n", name, id, grant->thread, jti,
+            grant->created      ? "new"
+            : grant->from_cache ? "cached grant"
+                                : "attached");
 }
 
 static void on_warning(void *cookie UNUSED, const char *sentence)
@@ -302,10 +316,10 @@ static int exit_status(const struct remote_end *end, const struct run_options *o
 }
 
 /* Nobody reading and Ctrl-C end this program as they end any other in a pipe or at a terminal. */
-static int failure(const struct error *err, const struct remote_end *end, bool has_grant)
+static int failure(const struct error *err, const struct remote_end *end, const struct error *unwritten, bool has_grant)
 {
     if (end->abandoned && err->kind == ERROR_GONE)
-        return 128 + SIGPIPE;
+        return unwritten->system_errno == EPIPE ? 128 + SIGPIPE : cli_fail(unwritten, NULL, CLI_NO_SANDBOX);
     if (end->abandoned && err->kind == ERROR_TIMEOUT)
         return 128 + SIGINT;
     return has_grant ? cli_fail(err, NULL, CLI_NO_SANDBOX) : cli_fail_usual(err, CLI_NO_SANDBOX);
@@ -317,7 +331,8 @@ static int run_arguments(const struct run_options *options, const char *const *a
     if (!cli_place(&place, &options->common))
         return CLI_NO_SANDBOX;
     AUTO_FREE char *thread = cli_thread(options->thread);
-    struct grant_request request = {.thread = thread, .sandbox = options->sandbox, .scopes = options->scopes};
+    struct grant_request request = {
+        .thread = thread, .sandbox = options->sandbox, .scopes = options->scopes, .ttl_s = options->ttl_s};
     struct capture capture = {.json = options->common.json, .verbose = options->verbose};
     struct remote_command command = {.arguments = arguments,
                                      .cwd = options->cwd,
@@ -337,7 +352,7 @@ static int run_arguments(const struct run_options *options, const char *const *a
         print_captured(&grant, &capture, &end);
     text_done(&capture.streams[0]);
     text_done(&capture.streams[1]);
-    return ran ? exit_status(&end, options) : failure(&err, &end, grant.token != NULL);
+    return ran ? exit_status(&end, options) : failure(&err, &end, &capture.unwritten, grant.token != NULL);
 }
 
 int run_main(int argc, char *argv[])

@@ -15,6 +15,7 @@ static const char HELP[] =
     "usage: parley token [--thread T]                 show the claims of this thread's capability\n"
     "       parley token --raw                        print the token itself (a secret!)\n"
     "       parley token --refresh                    renew it now, then show it\n"
+    "       parley token --ttl S                      one that lives S seconds, 60 to 3600\n"
     "       parley token decode TOKEN|-               show the claims of any token, unverified\n"
     "       parley token --attenuate SCOPES [--token TOKEN|-] [--expires-in S] [--note TEXT]\n\n"
     "  --thread T         the conversation (default: the current folder's own)\n"
@@ -27,16 +28,21 @@ struct token_options {
     struct cli_common common;
     const char *thread, *attenuate, *token, *note;
     uint64_t expires_in_s;
+    unsigned ttl_s;
     bool raw, refresh;
 };
 
 static int read_options(struct token_options *options, int argc, char *argv[])
 {
-    static const struct option LONG[] = {
-        {"thread", required_argument, NULL, 't'}, {"attenuate", required_argument, NULL, 'a'},
-        {"token", required_argument, NULL, 'k'},  {"expires-in", required_argument, NULL, 'e'},
-        {"note", required_argument, NULL, 'n'},   {"raw", no_argument, NULL, 'r'},
-        {"refresh", no_argument, NULL, 'R'},      CLI_COMMON_OPTIONS};
+    static const struct option LONG[] = {{"thread", required_argument, NULL, 't'},
+                                         {"attenuate", required_argument, NULL, 'a'},
+                                         {"token", required_argument, NULL, 'k'},
+                                         {"expires-in", required_argument, NULL, 'e'},
+                                         {"note", required_argument, NULL, 'n'},
+                                         {"raw", no_argument, NULL, 'r'},
+                                         {"refresh", no_argument, NULL, 'R'},
+                                         {"ttl", required_argument, NULL, 'L'},
+                                         CLI_COMMON_OPTIONS};
     int option;
     while ((option = getopt_long(argc, argv, "", LONG, NULL)) != -1) {
         if (cli_common(&options->common, option, HELP))
@@ -53,9 +59,16 @@ static int read_options(struct token_options *options, int argc, char *argv[])
             options->raw = true;
         else if (option == 'R')
             options->refresh = true;
-        else if (!text_parse_u64(optarg, strlen(optarg), 86400, &options->expires_in_s) || options->expires_in_s == 0)
+        else if (option == 'L') {
+            if (cli_ttl("token", optarg, &options->ttl_s))
+                return CLI_USAGE;
+        } else if (!text_parse_u64(optarg, strlen(optarg), 86400, &options->expires_in_s) || options->expires_in_s == 0)
             return cli_usage("token", "--expires-in wants 1 to 86400 seconds, not \"%s\"", optarg);
     }
+    if (!options->attenuate && (options->expires_in_s || options->note))
+        return cli_usage("token", "--expires-in and --note go with --attenuate ('=' keeps the scopes)");
+    if (options->token && (options->refresh || options->ttl_s))
+        return cli_usage("token", "--refresh and --ttl are about the thread's own token, not a given one");
     return 0;
 }
 
@@ -92,6 +105,15 @@ static int show(const char *token)
     return CLI_OK;
 }
 
+static int print_token(const struct token_options *options, const char *token)
+{
+    if (options->common.json)
+        cli_print_json(json_pack("{s:s}", "token", token));
+    else
+        puts(token);
+    return CLI_OK;
+}
+
 static int narrow(const struct token_options *options, const char *token)
 {
     char narrowed[CAPABILITY_TEXT_BYTES];
@@ -103,18 +125,14 @@ static int narrow(const struct token_options *options, const char *token)
         link.expires_at = clock_wall_ms() / 1000 + (int64_t)options->expires_in_s;
     if (!capability_attenuate(narrowed, token, &link, &err))
         return cli_fail(&err, "a link may only narrow what the token allows", CLI_FAILED);
-    puts(narrowed);
-    return CLI_OK;
+    return print_token(options, narrowed);
 }
 
 static int use_token(const struct token_options *options, const char *token)
 {
     if (options->attenuate)
         return narrow(options, token);
-    if (!options->raw)
-        return show(token);
-    puts(token);
-    return CLI_OK;
+    return options->raw ? print_token(options, token) : show(token);
 }
 
 /* One that was negotiated a moment ago, or refused for good, needs no refresh on top. */
@@ -148,8 +166,6 @@ int token_main(int argc, char *argv[])
     }
     if (optind < argc)
         return cli_usage("token", decode ? "decode wants one TOKEN" : "unexpected word \"%s\"", argv[optind]);
-    if (options.token && options.refresh)
-        return cli_usage("token", "--refresh renews the thread's own token, not a given one");
     if (options.token) {
         AUTO_FREE char *token = cli_token_text(options.token);
         return use_token(&options, token);
@@ -160,7 +176,7 @@ int token_main(int argc, char *argv[])
     AUTO_FREE char *thread = cli_thread(options.thread);
     if (!cli_place(&place, &options.common))
         return CLI_FAILED;
-    struct grant_request request = {.thread = thread};
+    struct grant_request request = {.thread = thread, .ttl_s = options.ttl_s};
     if (!get_grant(&grant, &options, &place, &request, &err))
         return cli_fail_usual(&err, CLI_FAILED);
     cli_tell_grant(&grant);

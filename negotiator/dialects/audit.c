@@ -19,6 +19,7 @@ struct asking {
     struct plane *plane;
     struct loop *loop;
     uint64_t request;      /* its number */
+    struct asking *next;   /* in plane->searches */
     atomic_bool abandoned; /* its client left; set on the loop */
     ledger_rule *rule;     /* its argument is this */
     bool done;             /* set by the rule; else the rule runs again */
@@ -93,6 +94,74 @@ static void start(struct http_request *request, struct asking *asking)
 }
 
 /* --- records --- */
+
+static void step_done(void *argument, const struct error *err);
+
+/* The first of those that wait, whose clients are still there. */
+static struct asking *take_first(struct plane *plane)
+{
+    struct asking *first = plane->searches;
+    for (; first && atomic_load(&first->abandoned); first = plane->searches) {
+        plane->searches = TAKE(first->next);
+        loop_post(first->loop, deliver, first);
+    }
+    if (first)
+        plane->searches = TAKE(first->next);
+    return first;
+}
+
+/* However many search, other rules wait for one step at most. */
+static void step_first(struct plane *plane)
+{
+    struct asking *first = plane->is_searching ? NULL : take_first(plane);
+    if (first == NULL)
+        return;
+    plane->is_searching = true;
+    ledger_submit(plane->ledger, first->rule, step_done, first);
+}
+
+static void wait_for_step(struct asking *asking)
+{
+    struct plane *plane = asking->plane;
+    if (plane->searches)
+        plane->searches_last->next = asking;
+    else
+        plane->searches = asking;
+    plane->searches_last = asking;
+}
+
+/* On the ledger thread, as what is above. */
+static void step_done(void *argument, const struct error *err)
+{
+    struct asking *asking = argument;
+    struct plane *plane = asking->plane;
+    asking->err = *err;
+    plane->is_searching = false;
+    if (err->kind == ERROR_NONE && !asking->done && !atomic_load(&asking->abandoned))
+        wait_for_step(asking);
+    else
+        loop_post(asking->loop, deliver, asking);
+    step_first(plane);
+}
+
+static enum kv_outcome come_rule(struct kv *kv UNUSED, void *argument UNUSED, struct error *err UNUSED)
+{
+    return KV_APPLIED;
+}
+
+static void come_done(void *argument, const struct error *err UNUSED)
+{
+    struct asking *asking = argument;
+    wait_for_step(asking);
+    step_first(asking->plane);
+}
+
+/* Takes `asking`. */
+static void start_search(struct http_request *request, struct asking *asking)
+{
+    http_request_when_gone(request, client_gone, asking);
+    ledger_submit(asking->plane->ledger, come_rule, come_done, asking);
+}
 
 static enum kv_outcome search_rule(struct kv *kv, void *argument, struct error *err)
 {
@@ -208,7 +277,7 @@ static void list_records(struct http_request *request)
     struct error err = {0};
     AUTO(asking) *asking = new_asking(request, search_rule, print_records);
     if (read_question(request, asking, &err))
-        start(request, TAKE(asking));
+        start_search(request, TAKE(asking));
     else if (err.kind == ERROR_FORBIDDEN)
         plane_refuse(request, &err);
     else

@@ -99,6 +99,7 @@ static void beat_done(void *argument, const struct error *err)
     struct beat *beat = argument;
     const struct fleet_message *message = &beat->message;
     beat->err = *err;
+    fleet_left(beat->plane->fleet, message->head.node, FLEET_HEARTBEAT);
     if (err->kind != ERROR_NONE)
         log_error("fleet", "a heartbeat of node %s was not recorded: %s", message->head.node, err->message);
     else
@@ -128,10 +129,14 @@ static void take_heartbeat(struct http_request *request, struct fleet_message *m
 static bool handle_heartbeat(struct http_request *request, struct fleet_message *message, struct error *err)
 {
     struct fleet *fleet = plane_of(request)->fleet;
-    if (!fleet_check_heartbeat(fleet, message, err) || !fleet_heartbeat_seen(fleet, message, err))
+    if (!fleet_check_heartbeat(fleet, message, err) || !fleet_enter(fleet, message->head.node, FLEET_HEARTBEAT, err))
         return false;
-    take_heartbeat(request, message);
-    return true;
+    bool seen = fleet_heartbeat_seen(fleet, message, err);
+    if (seen)
+        take_heartbeat(request, message);
+    else
+        fleet_left(fleet, message->head.node, FLEET_HEARTBEAT);
+    return seen;
 }
 
 /* --- audit records --- */
@@ -159,15 +164,18 @@ static void ship_done(void *argument, const struct error *err)
 {
     struct shipment *shipment = argument;
     shipment->err = *err;
+    fleet_left(shipment->plane->fleet, shipment->intake.node, FLEET_RECORDS);
     if (err->kind == ERROR_NONE && shipment->intake.refused > 0)
         log_warn("audit", "node %s sent %llu records about sandboxes that are not its own, refused",
                  shipment->intake.node, (unsigned long long)shipment->intake.refused);
     loop_post(shipment->loop, deliver_shipment, shipment);
 }
 
-static bool handle_audit(struct http_request *request, struct fleet_message *message, struct error *err UNUSED)
+static bool handle_audit(struct http_request *request, struct fleet_message *message, struct error *err)
 {
     struct plane *plane = plane_of(request);
+    if (!fleet_enter(plane->fleet, message->head.node, FLEET_RECORDS, err))
+        return false;
     struct shipment *shipment = memory_new(sizeof *shipment);
     shipment->plane = plane;
     shipment->loop = http_request_loop(request);

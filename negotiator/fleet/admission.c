@@ -211,13 +211,16 @@ static enum kv_outcome admit(struct admission *run, struct fleet_row *row, struc
 {
     struct fleet_asking *asking = run->asking;
     bool same_key = row->has_public_key && sodium_memcmp(row->public_key, asking->request.public_key, 32) == 0;
-    if (!same_key && is_living(run->fleet, asking->node))
-        return refuse(run, "node.enrol", ERROR_CONFLICT, "a living node with another key has this name");
+    if (!same_key && !row->draining && is_living(run->fleet, asking->node))
+        return refuse(run, "node.enrol", ERROR_CONFLICT,
+                      "a living node with another key has this name; drain it first to put it out");
     /* Who has the name from now on shares no key with who had it: what that one's sandboxes took is over. */
     asking->replaced = !same_key;
     if (!same_key && row->revision > 0) {
         row->epoch = (row->next_epoch > row->epoch ? row->next_epoch : row->epoch) + 1;
         row->next_epoch = 0;
+        row->incarnation = 0;  /* counted within an epoch */
+        row->draining = false; /* that was the other machine */
     }
     if (!answer(run, row->epoch))
         return KV_APPLIED; /* no key that a box can be made for */
@@ -318,6 +321,7 @@ void fleet_made(struct fleet_asking *asking)
             memcpy(node->public_key, asking->request.public_key, sizeof node->public_key);
             node->has_public_key = true;
             node->heard = node->heard && !asking->replaced;
+            node->draining = node->draining && !asking->replaced;
         }
     }
     pthread_mutex_unlock(&fleet->registry_lock);

@@ -111,10 +111,18 @@ void fleet_message_done(struct fleet_message *message);
 
 /** Opens bytes from the wire, under the node's key in force, or the next one while it is re-keyed: that is in force from
  *  then on. ERROR_UNAUTHENTICATED (one sentence) when they do not open or came before, or when the
- *  incarnation is lower than one seen; ERROR_INVALID when a message that opened is not what it should be: such one has
- *  head and json set, and may be answered. Loop thread. */
+ *  incarnation is lower than one seen; ERROR_CONFLICT when a message that opened is too old, or its clock is off: such one
+ *  has head and json set, and may be answered. Loop thread. */
 bool fleet_open(struct fleet *fleet, const void *bytes, size_t size, struct fleet_message *message,
                 struct error *err) MUST_USE;
+
+/** What of a node waits for the ledger thread. */
+enum fleet_kind { FLEET_HEARTBEAT, FLEET_RECORDS, FLEET_KINDS };
+
+/** One of a kind and node at a time is on its way through the ledger, so that a node that says much keeps nobody else
+ *  waiting: ERROR_RATE_LIMITED for any other until fleet_left. Any thread. */
+bool fleet_enter(struct fleet *fleet, const char *node, enum fleet_kind kind, struct error *err) MUST_USE;
+void fleet_left(struct fleet *fleet, const char *node, enum fleet_kind kind);
 
 /** Checks a heartbeat's own fields into the message. ERROR_INVALID. */
 bool fleet_check_heartbeat(struct fleet *fleet, struct fleet_message *message, struct error *err) MUST_USE;

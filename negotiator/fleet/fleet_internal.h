@@ -43,6 +43,7 @@ struct fleet_node {
     struct link_window window;                /* of what it sends; knows the highest incarnation */
     uint64_t numbers;                         /* the last number sent to it */
     unsigned waiting;                         /* calls to it in the queue */
+    bool is_inside[FLEET_KINDS];              /* what it sent is on its way through the ledger */
     uint64_t heard_number;                    /* of the last heartbeat taken, in seen_incarnation */
     uint64_t ruled_incarnation, ruled_number; /* of the last heartbeat that its rule was run for */
     int64_t slots, used, placed;              /* placed: here since its last heartbeat */

@@ -77,10 +77,9 @@ static bool accept(struct fleet *fleet, struct fleet_message *message, struct er
     pthread_mutex_lock(&fleet->registry_lock);
     struct fleet_node *node = fleet_node_of(fleet, head->node, true);
     if (node) {
+        fleet_node_raise(fleet, node, message->epoch); /* first: incarnations count within an epoch */
         seen = node->window.incarnation;
-        accepted = link_window_accept(&node->window, head, &why);
-        if (accepted)
-            fleet_node_raise(fleet, node, message->epoch);
+        accepted = message->epoch == node->epoch && link_window_accept(&node->window, head, &why);
         message->stale = head->incarnation < seen && tell_stale(node, now);
     }
     pthread_mutex_unlock(&fleet->registry_lock);
@@ -91,13 +90,16 @@ static bool accept(struct fleet *fleet, struct fleet_message *message, struct er
                          "node %s spoke as incarnation %" PRIu64 ", it was %" PRIu64
                          " before: an old message, or a copy of its state folder",
                          head->node, head->incarnation, seen);
+    if (!accepted && why.kind == ERROR_NONE)
+        return refuse(err); /* the key was replaced meanwhile */
     return accepted || error_set(err, ERROR_UNAUTHENTICATED, "%s", why.message);
 }
 
 bool fleet_open(struct fleet *fleet, const void *bytes, size_t size, struct fleet_message *message, struct error *err)
 {
     struct fleet_message opened = {.json = NULL};
-    if (!link_peek(bytes, size, &opened.head, NULL) || opened.head.in_reply_to != 0)
+    if (!link_peek(bytes, size, &opened.head, NULL) || opened.head.in_reply_to != 0 ||
+        opened.head.incarnation > INT64_MAX) /* as JSON has it */
         return refuse(err);
     opened.json = open_message(fleet, bytes, size, &opened.head, &opened.epoch);
     if (opened.json == NULL)
@@ -108,16 +110,40 @@ bool fleet_open(struct fleet *fleet, const void *bytes, size_t size, struct flee
         return false;
     }
     const json_t *time = json_object_get(opened.json, "time");
-    int64_t off = opened.clock_off_ms = json_integer_value(time) - fleet->options.wall_ms();
+    int64_t told = json_integer_value(time);
+    int64_t off = opened.clock_off_ms = (told > 0 ? told : 0) - fleet->options.wall_ms();
     *message = opened;
-    /* A start forgets which numbers came; a message that is older than it may be a second time. Later its age tells. */
+    /* Not ERROR_INVALID: the same said again may be right, and no record of an audit is to be given up for it.
+     * A start forgets which numbers came; a message that is older than it may be a second time. Later its age tells. */
     bool is_new = fleet->options.boot_ns() - fleet->start_ns < FLEET_SKEW_MS * UINT64_C(1000000);
     if (is_new && json_is_integer(time) && json_integer_value(time) < fleet->start_ms)
-        return error_set(err, ERROR_INVALID, "the message is older than this start of the negotiator");
+        return error_set(err, ERROR_CONFLICT, "the message is older than this start of the negotiator");
     if (!json_is_integer(time) || off > FLEET_SKEW_MS || off < -FLEET_SKEW_MS)
-        return error_set(err, ERROR_INVALID, "the node's clock is %" PRId64 " ms off; at most %d are allowed", off,
+        return error_set(err, ERROR_CONFLICT, "the node's clock is %" PRId64 " ms off; at most %d are allowed", off,
                          FLEET_SKEW_MS);
     return true;
+}
+
+/* --- one at a time --- */
+
+bool fleet_enter(struct fleet *fleet, const char *name, enum fleet_kind kind, struct error *err)
+{
+    pthread_mutex_lock(&fleet->registry_lock);
+    struct fleet_node *node = fleet_node_of(fleet, name, false);
+    bool entered = node && !node->is_inside[kind];
+    if (entered)
+        node->is_inside[kind] = true;
+    pthread_mutex_unlock(&fleet->registry_lock);
+    return entered || error_set(err, ERROR_RATE_LIMITED, "what you sent before is still being taken; send it later");
+}
+
+void fleet_left(struct fleet *fleet, const char *name, enum fleet_kind kind)
+{
+    pthread_mutex_lock(&fleet->registry_lock);
+    struct fleet_node *node = fleet_node_of(fleet, name, false);
+    if (node)
+        node->is_inside[kind] = false;
+    pthread_mutex_unlock(&fleet->registry_lock);
 }
 
 /* --- heartbeats --- */

@@ -75,6 +75,10 @@ void fleet_node_raise(struct fleet *fleet, struct fleet_node *node, uint32_t epo
     if (node->next_epoch <= epoch)
         node->next_epoch = 0;
     fleet_keys_of(&node->keys, fleet, node->name, epoch);
+    /* Nothing that was said before opens under this key. So the counting begins anew: whoever had the former one may
+     * have counted as high as numbers go. */
+    node->window = (struct link_window){.incarnation = 0};
+    node->seen_incarnation = node->heard_number = node->ruled_incarnation = node->ruled_number = 0;
 }
 
 struct fleet_node *fleet_node_of(struct fleet *fleet, const char *name, bool make)
@@ -135,9 +139,9 @@ static bool load_node(void *cookie, const char *key, const struct kv_value *valu
     struct fleet_node *node = read ? fleet_node_of(loading->fleet, key + strlen(NODES_PREFIX), true) : NULL;
     if (node) {
         memcpy(node->url, row.url, sizeof node->url);
-        node->window.incarnation = row.incarnation;
         node->numbers = row.numbers > node->numbers ? row.numbers : node->numbers;
         fleet_node_raise(loading->fleet, node, row.epoch);
+        node->window.incarnation = row.incarnation; /* counted under that epoch */
         node->next_epoch = row.next_epoch;
         node->draining = row.draining;
         node->has_public_key = row.has_public_key;
@@ -162,11 +166,13 @@ bool fleet_load(struct fleet *fleet, struct kv *kv, struct error *err)
 
 /* Two loops may have taken two heartbeats in one order and queued them in the other. *now gets what is to be durable.
  */
-static bool begin_rule(struct fleet *fleet, const struct link_head *head, struct fleet_row *now, struct error *err)
+static bool begin_rule(struct fleet *fleet, const struct fleet_message *message, struct fleet_row *now,
+                       struct error *err)
 {
+    const struct link_head *head = &message->head;
     pthread_mutex_lock(&fleet->registry_lock);
     struct fleet_node *node = fleet_node_of(fleet, head->node, false);
-    bool is_late = node == NULL || head->incarnation < node->ruled_incarnation ||
+    bool is_late = node == NULL || message->epoch < node->epoch || head->incarnation < node->ruled_incarnation ||
                    (head->incarnation == node->ruled_incarnation && head->number < node->ruled_number);
     if (!is_late) {
         node->ruled_incarnation = head->incarnation;
@@ -182,7 +188,7 @@ enum kv_outcome fleet_heartbeat_rule(struct fleet *fleet, struct kv *kv, const s
 {
     struct fleet_row now = {.epoch = 0}, row;
     const char *name = message->head.node;
-    if (!begin_rule(fleet, &message->head, &now, err) || !fleet_row_get(&row, kv, name, err))
+    if (!begin_rule(fleet, message, &now, err) || !fleet_row_get(&row, kv, name, err))
         return KV_FAILED;
     struct fleet_row before = row;
     row.incarnation = message->head.incarnation;
@@ -246,7 +252,7 @@ bool fleet_heartbeat_seen(struct fleet *fleet, struct fleet_message *message, st
     int64_t now_ms = fleet->options.wall_ms();
     pthread_mutex_lock(&fleet->registry_lock);
     struct fleet_node *node = fleet_node_of(fleet, message->head.node, true);
-    bool taken = node && is_later(node, &message->head);
+    bool taken = node && message->epoch >= node->epoch && is_later(node, &message->head);
     if (taken) {
         bool same = node->heard && node->seen_incarnation == message->head.incarnation;
         message->previous_seen_ms = same ? node->seen_ms : 0;

@@ -40,6 +40,7 @@ static bool read_family(struct family *to, const json_t *json)
 {
     const json_t *current = json_object_get(json, "current");
     to->long_lived = json_is_true(json_object_get(json, "long"));
+    to->first_expires_at = json_integer_value(json_object_get(json, "first_exp"));
     to->until = json_integer_value(json_object_get(json, "until"));
     to->issued_at = json_integer_value(json_object_get(current, "iat"));
     to->expires_at = json_integer_value(json_object_get(current, "exp"));
@@ -86,19 +87,21 @@ void family_issue(struct work *work, const struct capability_claims *claims, con
 {
     char scope[SCOPE_TEXT_BYTES];
     struct id_key key = key_of("family", claims->family);
-    int64_t until_before = before ? before->until : 0;
+    int64_t until_before = before ? before->until : 0, first = before ? before->first_expires_at : claims->expires_at;
     int64_t until = claims->expires_at > until_before ? claims->expires_at : until_before;
     scope_format(&claims->scopes, scope);
     kv_change_expect(work->change, key.text, before ? before->revision : 0);
     put_json(work, key.text,
-             json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:{s:s, s:I, s:I, s:s}}", "sandbox",
+             json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:{s:s, s:I, s:I, s:s}}", "sandbox",
                        claims->sandbox_id, "lease", claims->lease, "thread", claims->thread_id, "principal",
                        claims->principal, "actor", claims->actor, "previous", before ? before->jti : "", "long",
-                       claims->long_lived, "until", (json_int_t)until, "current", "jti", claims->jti, "iat",
-                       (json_int_t)claims->issued_at, "exp", (json_int_t)claims->expires_at, "scope", scope));
+                       claims->long_lived, "first_exp", (json_int_t)first, "until", (json_int_t)until, "current", "jti",
+                       claims->jti, "iat", (json_int_t)claims->issued_at, "exp", (json_int_t)claims->expires_at,
+                       "scope", scope));
     if (before == NULL) /* later ones prolong it: store_forget looks at `until` */
         store_forget_at(work, (until + FAMILY_KEEP_S) * 1000, key.text);
-    put_token(work, claims);
+    else /* the first one's id leads to the family by itself */
+        put_token(work, claims);
     marks_issued(work, claims);
 }
 
@@ -124,6 +127,17 @@ bool family_claims(const struct family *family, const struct sandbox *sandbox, c
 
 /* --- what leads to them --- */
 
+static bool find_first(struct work *work, const char *jti, char id[static CAPABILITY_ID_BYTES], int64_t *expires_at)
+{
+    struct family family;
+    if (!text_copy(id, CAPABILITY_ID_BYTES, jti))
+        return true; /* too long for one */
+    if (!family_get(work, jti, &family))
+        return false;
+    *expires_at = family.revision > 0 ? family.first_expires_at : 0;
+    return true;
+}
+
 bool family_of_token(struct work *work, const char *jti, char id[static CAPABILITY_ID_BYTES], int64_t *expires_at)
 {
     AUTO_KV_VALUE value = {0};
@@ -132,7 +146,7 @@ bool family_of_token(struct work *work, const char *jti, char id[static CAPABILI
     if (!kv_get(work->kv, key_of("token", jti).text, &value, work->err))
         return false;
     if (value.revision == 0)
-        return true;
+        return find_first(work, jti, id, expires_at);
     char *space = strchr(value.data, ' ');
     if (space)
         *space = '\0';

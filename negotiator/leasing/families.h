@@ -2,7 +2,8 @@
  * reply from a leak. Private to this folder.
  *
  *    family/<fam>    struct family; forgotten 60 s after the latest exp of its tokens
- *    token/<jti>     "<fam> <exp>": every token issued; forgotten 120 s after exp
+ *    token/<jti>     "<fam> <exp>": every token issued but the first of a family, whose jti is the family's id;
+ *                    forgotten 120 s after exp
  *    lease/<id>      whose lease it is; forgotten 60 s after the lease's max_expires_at */
 #pragma once
 
@@ -21,8 +22,9 @@ struct family {
     char previous[CAPABILITY_ID_BYTES]; /* the spent token that the current one follows; "" none */
     char scope[SCOPE_TEXT_BYTES];       /* of the current one, as the next two */
     int64_t issued_at, expires_at;
-    int64_t until;     /* the latest exp of any of its tokens */
-    uint64_t revision; /* of its row; 0 there is none */
+    int64_t first_expires_at; /* of the first one; 0: a row of before this was kept, which has a token row */
+    int64_t until;            /* the latest exp of any of its tokens */
+    uint64_t revision;        /* of its row; 0 there is none */
 };
 
 /** Reads one; false (err set) only when the store fails or the row is damaged. */

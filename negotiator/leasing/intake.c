@@ -16,7 +16,8 @@ enum place { HERE, ELSEWHERE, NOWHERE };
 struct seen {
     const char *id; /* borrowed from the message */
     enum place place;
-    char node[SANDBOX_NODE_BYTES]; /* ELSEWHERE: the node it is on */
+    char node[SANDBOX_NODE_BYTES]; /* the node it is on, */
+    char owner[PRINCIPAL_BYTES];   /* and whose it is; not of NOWHERE */
 };
 
 /* One run of the rule. */
@@ -112,6 +113,7 @@ static bool look_up(struct work *work, const char *node, const char *id, struct 
         return true;
     seen->place = text_equal(sandbox.node, node) ? HERE : ELSEWHERE;
     memcpy(seen->node, sandbox.node, sizeof seen->node);
+    memcpy(seen->owner, sandbox.principal, sizeof seen->owner);
     return true;
 }
 
@@ -140,11 +142,11 @@ static bool append(struct taking *taking, struct audit_record *record)
 }
 
 /* In place of a record that this node has no business to make. */
-static bool refuse(struct taking *taking, const json_t *shipped, uint64_t n, const char *where)
+static bool refuse(struct taking *taking, const json_t *shipped, uint64_t n, const char *is, const char *what)
 {
     AUTO_FREE char *detail =
-        memory_printf("spool=%s n=%" PRIu64 " action=%.64s: sandbox %.64s is on node %s", taking->intake->spool, n,
-                      get_text(shipped, "action"), get_text(shipped, "sandbox_id"), where);
+        memory_printf("spool=%s n=%" PRIu64 " action=%.64s: sandbox %.64s is %s %.64s", taking->intake->spool, n,
+                      get_text(shipped, "action"), get_text(shipped, "sandbox_id"), is, what);
     struct audit_record record = {
         .time_ms = taking->work.now, .action = "audit.refused", .outcome = "refused", .status = 403, .detail = detail};
     taking->refused++;
@@ -194,7 +196,10 @@ static bool take_record(struct taking *taking, const json_t *shipped, uint64_t n
     if (seen == NULL)
         return false;
     if (seen->place == ELSEWHERE)
-        return refuse(taking, shipped, n, seen->node);
+        return refuse(taking, shipped, n, "on node", seen->node);
+    const char *principal = get_text(shipped, "principal"); /* of a token of that sandbox: its owner, or nobody */
+    if (seen->place == HERE && principal[0] && strcmp(principal, seen->owner) != 0)
+        return refuse(taking, shipped, n, "of another principal than", principal);
     return store(taking, shipped, seen->place);
 }
 

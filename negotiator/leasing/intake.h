@@ -15,7 +15,7 @@ struct intake {
 
     char spool[INTAKE_SPOOL_BYTES];
     uint64_t upto;    /* stored up to this n, now or before */
-    uint64_t refused; /* records about sandboxes of other nodes */
+    uint64_t refused; /* records about sandboxes of other nodes, or of somebody they do not belong to */
 };
 
 /** The rule for it: row spool/<node>/<spool>, "<last n stored> <time>", moves in the change that stores the records. A

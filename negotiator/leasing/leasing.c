@@ -1,5 +1,6 @@
 #include "negotiator/leasing/leasing.h"
 
+#include "negotiator/leasing/allowance.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/marks.h"
 #include "negotiator/leasing/revocations.h"
@@ -22,6 +23,7 @@ struct leasing *leasing_new(const struct leasing_options *options)
     leasing->strangers = strangers_new();
     leasing->marks = marks_new();
     leasing->revocations = revocations_new();
+    leasing->allowance = allowance_new();
     return leasing;
 }
 
@@ -34,6 +36,7 @@ void leasing_free(struct leasing *leasing)
     presence_done(&leasing->presence);
     revocations_free(leasing->revocations);
     marks_free(leasing->marks);
+    allowance_free(leasing->allowance);
     strangers_free(leasing->strangers);
     key_done(&leasing->master);
     key_done(&leasing->audit_key);
@@ -45,7 +48,7 @@ static enum kv_outcome start_rule(struct kv *kv, void *argument, struct error *e
     struct leasing *leasing = argument;
     AUTO(kv_change) *change = kv_change_new();
     struct work work = work_begin(leasing, kv, change, err);
-    return marks_load(&work) && revocations_load(&work) ? store_apply(&work) : KV_FAILED;
+    return marks_load(&work) && revocations_load(&work) && store_mend_watches(&work) ? store_apply(&work) : KV_FAILED;
 }
 
 bool leasing_start(struct leasing *leasing, struct error *err)

@@ -157,6 +157,7 @@ struct question {
 
     struct leasing *leasing; /* private, as the next */
     bool destroy;
+    bool charged;     /* for the next */
     struct mark mark; /* of a lease that ended on a sandbox that goes on; number 0: none */
 };
 

@@ -33,6 +33,7 @@ struct leasing {
     struct retention retention; /* ledger thread */
     struct marks *marks;             /* ledger thread */
     struct revocations *revocations; /* ledger thread */
+    struct allowance *allowance;     /* ledger thread */
     struct presence presence; /* ledger thread */
     struct reaper reaper;     /* ledger thread */
 };
@@ -76,6 +77,8 @@ void ending_set_reason(struct sandbox *sandbox, const char *reason);
 void settle_prepare(struct leasing *leasing, const struct sandbox *sandbox);
 /** Sends {"call", "id", "reason"} or {"call", "id", "deadline"}, not waiting for the answer. */
 void settle_destroy(struct leasing *leasing, const struct sandbox *sandbox);
+/** It was ended, maybe before its node was asked to make it: tells the node, and who waits for nothing now. */
+void settle_ended(struct leasing *leasing, const struct sandbox *sandbox);
 void settle_deadline(struct leasing *leasing, const char *node, const char *id, int64_t deadline);
 
 /** Answers the creator and those who wait for that sandbox; outcome ERROR_NONE: it is active, waiters ask again. */
@@ -181,6 +184,10 @@ void marks_add(struct work *work, struct mark *mark);
 void marks_made(struct leasing *leasing, const struct mark *mark, bool urgent);
 /** A node told, in a heartbeat or as the answer to a push, up to where it has the marks of which ledger (NULL: none). */
 void marks_heard(struct leasing *leasing, const char *node, const char *ledger_id, uint64_t cursor);
+/** Whether this caller's principal may add a mark that has to be kept until `until` (s); *charged: an earlier run of the
+ *  rule took it already. Else refusal says to come back. Admins may always. */
+bool marks_may_add(struct work *work, const struct caller *caller, int64_t until, bool *charged,
+                   struct error *refusal) MUST_USE;
 /** {"ledger_id", "after", "upto", "marks"}: what that node lacks, at most MARKS_PAGE_MAX marks; NULL: it has all. The
  *  caller owns it. */
 json_t *marks_page(struct leasing *leasing, const char *node) MUST_USE;

@@ -69,9 +69,9 @@ static enum kv_outcome lose_rule(struct kv *kv, void *argument, struct error *er
         !store_list_watched(&work, losing->node, losing->after, ids, LOSING_AT_ONCE - losing->count, &count))
         return KV_FAILED;
     for (size_t i = 0; i < count; i++) {
-        enum kv_outcome outcome = end_one(&work, losing, ids[i]);
-        if (outcome != KV_APPLIED)
-            return outcome;
+        /* One whose row is damaged keeps no other from its end; a store that fails fails the whole batch. */
+        if (end_one(&work, losing, ids[i]) == KV_CONFLICT)
+            return KV_CONFLICT;
     }
     losing->more = count > 0 || losing->count > 0;
     if (count > 0)

@@ -1,5 +1,6 @@
 #include "negotiator/leasing/marks.h"
 
+#include "negotiator/leasing/allowance.h"
 #include "negotiator/leasing/revocations.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 
 #define MARKS_PREFIX "mark/"
-enum { FORGET_EVERY = 4096, AHEAD_MAX = 512, KEEP_S = 60 };
+enum { FORGET_EVERY = 4096, AHEAD_MAX = 512, KEEP_S = 60, NEW_MAX = 2 * LEDGER_BATCH_MAX };
 
 /* A node that was heard of since the start. */
 struct peer {
@@ -30,6 +31,8 @@ struct marks {
     char ledger_id[RANDOM_ID_BYTES];
     struct mark_set *set;
     uint64_t given, made; /* the last number given; the last that is durable */
+    struct mark *new;     /* of this batch, in force at once: the rules behind theirs heed them; some came to nothing */
+    size_t new_count;
     size_t since_forgotten;
     struct peer *peers;
     size_t peer_count;
@@ -57,6 +60,7 @@ void marks_free(struct marks *marks)
     }
     mark_set_free(marks->set);
     free(marks->peers);
+    free(marks->new);
     free(marks);
 }
 
@@ -121,22 +125,85 @@ bool marks_load(struct work *work)
     return true;
 }
 
+struct mark_key {
+    char text[sizeof MARKS_PREFIX + 16];
+};
+
+static struct mark_key key_of(uint64_t number)
+{
+    struct mark_key key;
+    snprintf(key.text, sizeof key.text, MARKS_PREFIX "%016" PRIx64, number);
+    return key;
+}
+
+/* Every node keeps every mark until its end: what is bounded is how many a principal has at a time. A mark takes the
+ * seconds that it lives; of those that drain this many on average, of long ones, some hundred at once. */
+enum { KEPT_MARKS = 20000, AT_ONCE_S = 600 };
+
+bool marks_may_add(struct work *work, const struct caller *caller, int64_t until, bool *charged, struct error *refusal)
+{
+    static const struct allowance_limit LIMIT = {.most = (int64_t)KEPT_MARKS * AT_ONCE_S,
+                                                 .per_hour = (int64_t)KEPT_MARKS * 3600};
+    char who[PRINCIPAL_BYTES + 8];
+    int64_t cost = until + KEEP_S - work->now / 1000;
+    if (*charged || caller->principal.role == ROLE_ADMIN)
+        return true;
+    snprintf(who, sizeof who, "kept/%s", caller->principal.name);
+    *charged = allowance_take(work->leasing->allowance, who, LIMIT, cost > KEEP_S ? cost : KEEP_S, work->now);
+    return *charged || error_set(refusal, ERROR_RATE_LIMITED,
+                                 "too many tokens of %s were refreshed or released lately; ask again later",
+                                 caller->principal.name);
+}
+
+/* What is only in force later is not heeded by any rule of this batch. */
+static void note_new(struct marks *marks, const struct mark *mark)
+{
+    if (mark->from_ms > 0)
+        return;
+    if (marks->new_count == NEW_MAX)
+        marks->new_count = 0; /* many batches that failed: no number of theirs has a row */
+    if (marks->new == NULL)
+        marks->new = memory_array(NEW_MAX, sizeof *marks->new);
+    marks->new[marks->new_count++] = *mark;
+}
+
 void marks_add(struct work *work, struct mark *mark)
 {
-    char key[sizeof MARKS_PREFIX + 16];
     mark->number = ++work->leasing->marks->given;
-    snprintf(key, sizeof key, MARKS_PREFIX "%016" PRIx64, mark->number);
+    struct mark_key key = key_of(mark->number);
     json_t *json = mark_format(mark);
     AUTO_FREE char *text = json_dumps(json, JSON_COMPACT);
     json_decref(json);
-    kv_change_put(work->change, key, text, strlen(text));
+    kv_change_put(work->change, key.text, text, strlen(text));
     put_number(work, "meta/marks", mark->number);
-    store_forget_at(work, (mark->until + KEEP_S) * 1000, key);
+    store_forget_at(work, (mark->until + KEEP_S) * 1000, key.text);
+    note_new(work->leasing->marks, mark);
 }
 
 const struct mark *marks_refuse(const struct leasing *leasing, const struct capability_claims *claims, int64_t now_ms)
 {
     return mark_set_refuses(leasing->marks->set, claims, now_ms);
+}
+
+/* Its change was applied: a run that a conflict ended leaves a number without a row. */
+static bool is_applied(struct work *work, const struct mark *mark, bool *applied)
+{
+    AUTO_KV_VALUE value = {0};
+    if (!kv_get(work->kv, key_of(mark->number).text, &value, work->err))
+        return false;
+    *applied = value.revision > 0;
+    return true;
+}
+
+bool marks_forbid(struct work *work, const struct capability_claims *claims, bool *forbidden)
+{
+    const struct marks *marks = work->leasing->marks;
+    *forbidden = marks_refuse(work->leasing, claims, 0) != NULL;
+    for (size_t i = 0; i < marks->new_count && !*forbidden; i++) {
+        if (mark_refuses(&marks->new[i], claims, 0) && !is_applied(work, &marks->new[i], forbidden))
+            return false;
+    }
+    return true;
 }
 
 /* --- times --- */
@@ -158,9 +225,14 @@ static void drop_reached(struct marks *marks, int64_t now_s)
 
 int64_t marks_iat(const struct work *work, const struct capability_claims *claims)
 {
-    int64_t now_s = work->now / 1000;
-    int64_t behind = mark_set_newest_before(work->leasing->marks->set, claims) + 1;
-    return behind > now_s ? behind : now_s;
+    const struct marks *marks = work->leasing->marks;
+    int64_t now_s = work->now / 1000, newest = mark_set_newest_before(marks->set, claims);
+    for (size_t i = 0; i < marks->new_count; i++) { /* one that came to nothing costs a second at most */
+        const struct mark *mark = &marks->new[i];
+        if (mark->before != MARK_ANY_TIME && mark->before > newest && mark_matches(mark, claims))
+            newest = mark->before;
+    }
+    return newest + 1 > now_s ? newest + 1 : now_s;
 }
 
 /* A start that comes soon after must know of it too, so it is durable with the token. */
@@ -316,6 +388,7 @@ void marks_made(struct leasing *leasing, const struct mark *mark, bool urgent)
 {
     struct marks *marks = leasing->marks;
     mark_set_add(marks->set, mark);
+    marks->new_count = 0; /* the batch's rules have all run, and the set gets the rest of theirs before the next */
     marks->made = mark->number > marks->made ? mark->number : marks->made;
     if (++marks->since_forgotten >= FORGET_EVERY) {
         marks->since_forgotten = 0;

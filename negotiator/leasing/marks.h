@@ -20,6 +20,10 @@ bool marks_load(struct work *work) MUST_USE;
 const struct mark *marks_refuse(const struct leasing *leasing, const struct capability_claims *claims,
                                 int64_t now_ms) MUST_USE;
 
+/** Whether a mark revokes the token, spent or not; those of rules that ran before in the same batch count. False: the
+ *  store failed. */
+bool marks_forbid(struct work *work, const struct capability_claims *claims, bool *forbidden) MUST_USE;
+
 /** The iat, in seconds, of a token that is issued now: behind the newest mark about it. */
 int64_t marks_iat(const struct work *work, const struct capability_claims *claims) MUST_USE;
 /** The change issues that token; remembered when its iat is ahead of the clock. */

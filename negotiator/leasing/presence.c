@@ -20,7 +20,7 @@ static void drop_entries(struct presence_node *node)
     tdestroy(node->entries, free);
     node->entries = NULL;
     node->count = 0;
-    node->unlooked = NULL;
+    node->unlooked = node->postponed = NULL;
 }
 
 static void node_free(void *held)
@@ -52,18 +52,6 @@ struct presence_node *presence_node(struct presence *presence, const char *name)
     return node;
 }
 
-void presence_hear(struct presence_node *node, uint64_t incarnation, int64_t now)
-{
-    bool same = node->heard_ms > 0 && node->incarnation == incarnation;
-    if (!same) {
-        drop_entries(node);
-        node->has_list = false;
-    }
-    node->incarnation = incarnation;
-    node->previous_ms = same ? node->heard_ms : 0;
-    node->heard_ms = now;
-}
-
 /* --- its sandboxes --- */
 
 struct presence_entry *presence_entry(const struct presence_node *node, const char *id)
@@ -83,16 +71,20 @@ static void unlink_entry(struct presence_entry *entry)
     entry->at = NULL;
 }
 
+static void link_entry(struct presence_entry **list, struct presence_entry *entry)
+{
+    entry->next = *list;
+    entry->at = list;
+    if (entry->next)
+        entry->next->at = &entry->next;
+    *list = entry;
+}
+
 static void to_be_looked(struct presence_node *node, struct presence_entry *entry)
 {
     entry->version++;
-    if (entry->at)
-        return;
-    entry->next = node->unlooked;
-    entry->at = &node->unlooked;
-    if (entry->next)
-        entry->next->at = &entry->next;
-    node->unlooked = entry;
+    unlink_entry(entry);
+    link_entry(&node->unlooked, entry);
 }
 
 struct presence_entry *presence_pick(struct presence_node *node)
@@ -107,6 +99,39 @@ void presence_looked(struct presence_entry *entry, uint32_t version)
 {
     if (entry && entry->version == version)
         unlink_entry(entry);
+}
+
+void presence_postpone(struct presence_node *node, const char *id, int64_t until)
+{
+    struct presence_entry *entry = presence_entry(node, id);
+    if (entry == NULL || entry->at)
+        return;
+    if (node->postponed == NULL)
+        node->postponed_until_ms = until;
+    link_entry(&node->postponed, entry);
+}
+
+static void take_up_postponed(struct presence_node *node)
+{
+    for (struct presence_entry *entry; (entry = node->postponed) != NULL;) {
+        unlink_entry(entry);
+        link_entry(&node->unlooked, entry);
+    }
+}
+
+void presence_hear(struct presence_node *node, uint64_t incarnation, int64_t now)
+{
+    bool same = node->heard_ms > 0 && node->incarnation == incarnation;
+    bool in_order = same && node->heard_ms <= now; /* else the clock was set back */
+    if (!same) {
+        drop_entries(node);
+        node->has_list = false;
+    }
+    node->incarnation = incarnation;
+    node->previous_ms = in_order ? node->heard_ms : 0;
+    node->heard_ms = now;
+    if (now >= node->postponed_until_ms)
+        take_up_postponed(node);
 }
 
 static void entry_free(void *held)
@@ -160,14 +185,22 @@ static uint64_t amount(const json_t *told, const char *name)
     return value > 0 ? (uint64_t)value : 0;
 }
 
+/* Whatever a node says, one can still count on from there. */
+static int64_t moment(const json_t *told, const char *name)
+{
+    static const int64_t LAST_MS = INT64_MAX / 2;
+    json_int_t value = json_integer_value(json_object_get(told, name));
+    return value < 0 ? 0 : value > LAST_MS ? LAST_MS : value;
+}
+
 static void take_one(struct presence_node *node, struct presence_entry *entry, const json_t *told)
 {
-    int64_t deadline = json_integer_value(json_object_get(told, "deadline"));
+    int64_t deadline = moment(told, "deadline");
     uint64_t epoch = amount(told, "epoch");
     epoch = epoch <= UINT32_MAX ? epoch : UINT32_MAX;
     if (entry->version == 0 || entry->deadline_ms != deadline || entry->epoch != epoch)
         to_be_looked(node, entry);
-    entry->active_ms = json_integer_value(json_object_get(told, "active_at"));
+    entry->active_ms = moment(told, "active_at");
     entry->deadline_ms = deadline;
     entry->epoch = (uint32_t)epoch;
     entry->cpu_ms = amount(told, "cpu_ms");

@@ -16,7 +16,7 @@ struct presence_entry {
     uint32_t epoch;
     bool unknown;                      /* that the ledger does not know it was recorded */
     uint32_t version;                  /* raised when the ledger is to be asked about it again */
-    struct presence_entry *next, **at; /* among those it is to be asked about; at NULL: it was */
+    struct presence_entry *next, **at; /* among those it is to be asked about, now or later; at NULL: it was */
 };
 
 struct presence_node {
@@ -25,11 +25,15 @@ struct presence_node {
     bool has_list;               /* a full list of this incarnation was heard, and nothing missed since */
     bool is_walked;              /* its sandboxes are being looked at: all, or those told anew */
     bool walk_again, pick_again; /* all, those told anew, are to be once that is over */
-    int64_t heard_ms;            /* when its last heartbeat came, and the one before of the same incarnation; 0 none */
-    int64_t previous_ms;
+    int64_t heard_ms;            /* when its last heartbeat came */
+    int64_t previous_ms;         /* and the one before of the same incarnation, in this order; 0 none */
     void *entries; /* tsearch(3) */
     size_t count;
-    struct presence_entry *unlooked; /* the ledger is to be asked about these */
+    struct presence_entry *unlooked;  /* the ledger is to be asked about these */
+    struct presence_entry *postponed; /* and about these, as it failed, from then on */
+    int64_t postponed_until_ms;
+    int64_t unknown_hour;            /* since 1970: then so many were recorded that the ledger does not know */
+    unsigned unknown_told;
 };
 
 /** Embedded; zero is empty. */
@@ -55,6 +59,9 @@ void presence_take(struct presence_node *node, const json_t *message, bool full)
 
 /** Takes one out of those the ledger is to be asked about; NULL when there is none. */
 struct presence_entry *presence_pick(struct presence_node *node) MUST_USE;
+/** The ledger could not be asked about that one: it is to be with the first heartbeat from `until` on, or somewhat
+ *  earlier when others wait for theirs. */
+void presence_postpone(struct presence_node *node, const char *id, int64_t until);
 /** The ledger was asked about the entry (NULL is allowed) as it was in that version. */
 void presence_looked(struct presence_entry *entry, uint32_t version);
 

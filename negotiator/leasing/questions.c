@@ -100,7 +100,10 @@ static bool release(struct work *work, struct question *q)
 {
     if (!caller_may(&q->caller, ROLE_USER, &q->refusal) || !find_thread(work, q))
         return false;
-    return ending_release(work, &q->sandbox, &q->lease, "released", &q->destroy, &q->mark) && audit(work, q);
+    if (!ending_release(work, &q->sandbox, &q->lease, "released", &q->destroy, &q->mark))
+        return false;
+    bool is_marked = q->mark.number > 0;
+    return (!is_marked || marks_may_add(work, &q->caller, q->mark.until, &q->charged, &q->refusal)) && audit(work, q);
 }
 
 static bool delete_sandbox(struct work *work, struct question *q)
@@ -259,7 +262,7 @@ static void question_done(void *argument, const struct error *err)
     if (err->kind != ERROR_NONE)
         q->refusal = *err;
     else if (q->destroy)
-        settle_destroy(q->leasing, &q->sandbox);
+        settle_ended(q->leasing, &q->sandbox);
     else if (q->mark.number > 0)
         marks_made(q->leasing, &q->mark, true);
     if (q->token && q->refusal.kind == ERROR_UNAUTHENTICATED)

@@ -73,10 +73,13 @@ static void item_failed(struct item *item, const struct error *err)
     struct leasing *leasing = item->look.leasing;
     const char *what = item->look.due[0] ? item->look.due : item->look.id;
     log_error("leasing", "what is due cannot be done: %s row=%s", err->message, what);
-    if (item->look.due[0] && !atomic_load(&leasing->stopping))
+    if (item->look.due[0] && !atomic_load(&leasing->stopping)) {
         ledger_submit(leasing->options.ledger, postpone_rule, postpone_done, item);
-    else
-        item_over(item);
+        return;
+    }
+    presence_postpone(presence_find(&leasing->presence, item->look.node), item->look.id,
+                      leasing->options.wall_ms() + POSTPONED_MS);
+    item_over(item);
 }
 
 static enum kv_outcome forget_rule(struct kv *kv, void *argument, struct error *err)
@@ -209,6 +212,7 @@ static void walk_over(struct round *round)
         node->pick_again = false;
         walk(round, ROUND_TOLD);
     } else {
+        node->has_list = node->has_list && !failed; /* it is asked for all it has: then all is looked at after all */
         node->is_walked = node->walk_again = node->pick_again = false;
         round_end(round, INT64_MAX);
     }

@@ -8,6 +8,10 @@ static const int64_t DEADLINE_SLACK_MS = 1000;   /* a node counts on another clo
 static const int64_t SOON_MS = 3000;             /* by then the node has told more */
 static const int64_t NEVER_RETURNED_MS = 120000; /* after its deadline: the node has ended it by then, if it lives */
 static const uint32_t EPOCH_MAX = UINT32_MAX / 2;
+static const int64_t HOUR_MS = 3600000;
+/* Records of one node: it may name as many ids as it likes. The last ones say so; those of one round are decided on
+ * before any of them is counted. */
+enum { UNKNOWN_AN_HOUR = 1024, UNKNOWN_LAST = 64 };
 
 /* One run of the rule. */
 struct run {
@@ -43,6 +47,12 @@ static bool finish(struct run *run)
 
 /* --- what the ledger does not have as living on that node --- */
 
+/* How many more of this hour are told of. */
+static unsigned room_for_unknown(const struct presence_node *node, int64_t now)
+{
+    return node->unknown_hour == now / HOUR_MS ? UNKNOWN_AN_HOUR - node->unknown_told : UNKNOWN_AN_HOUR;
+}
+
 static bool decide_unknown(struct run *run)
 {
     const struct sandbox *sandbox = &run->look->sandbox;
@@ -51,12 +61,14 @@ static bool decide_unknown(struct run *run)
     memcpy(forgotten.id, run->look->id, sizeof forgotten.id);
     if (run->wake != INT64_MAX)
         store_unwatch(&run->work, &forgotten);
-    if (run->entry == NULL || run->entry->unknown)
+    unsigned room = run->entry && !run->entry->unknown ? room_for_unknown(run->node, run->work.now) : 0;
+    if (room == 0)
         return true;
-    char detail[160];
+    char detail[256];
     bool elsewhere = sandbox->revision > 0;
-    if (!text_format(detail, sizeof detail, "left alone: it ends at its own deadline%s%s",
-                     elsewhere ? "; the ledger has it on node " : "", elsewhere ? sandbox->node : ""))
+    if (!text_format(detail, sizeof detail, "left alone: it ends at its own deadline%s%s%s",
+                     elsewhere ? "; the ledger has it on node " : "", elsewhere ? sandbox->node : "",
+                     room <= UNKNOWN_LAST ? "; there are very many: more are not told of in this hour" : ""))
         detail[0] = '\0';
     struct audit_record record = {.node = run->look->node,
                                   .action = "sandbox.unknown",
@@ -187,6 +199,14 @@ static void raise_epoch(struct run *run)
     run->changed = true;
 }
 
+/* What was heard by a clock that was set back since is before and after nothing. */
+static bool is_missing(const struct run *run)
+{
+    const struct sandbox *sandbox = &run->look->sandbox;
+    return run->node && run->node->heard_ms <= run->work.now &&
+           presence_lacks(run->node, sandbox->id, sandbox->state_since, sandbox->incarnation);
+}
+
 static bool decide_living(struct run *run)
 {
     const struct leasing_nodes *nodes = &run->look->leasing->options.nodes;
@@ -204,7 +224,7 @@ static bool decide_living(struct run *run)
     raise_epoch(run);
     if (sandbox->state == SANDBOX_PROVISIONING)
         return decide_provisioning(run);
-    if (presence_lacks(run->node, sandbox->id, sandbox->state_since, sandbox->incarnation))
+    if (is_missing(run))
         return finish(run);
     if (sandbox->state == SANDBOX_TERMINATING) {
         run->look->act = LOOK_DESTROY;
@@ -261,7 +281,14 @@ static void tell_lost(struct leasing *leasing, const char *id)
 
 static void note_unknown(const struct look *look, struct presence_entry *entry)
 {
+    struct presence_node *node = presence_node(&look->leasing->presence, look->node);
+    int64_t hour = look->leasing->options.wall_ms() / HOUR_MS;
     log_warn("leasing", "node %s has a sandbox that is not in the ledger, left alone sandbox=%s", look->node, look->id);
+    if (node->unknown_hour != hour)
+        node->unknown_told = 0;
+    node->unknown_hour = hour;
+    if (node->unknown_told < UNKNOWN_AN_HOUR) /* several are looked at in one batch */
+        node->unknown_told++;
     if (entry)
         entry->unknown = true;
 }

@@ -15,6 +15,7 @@ static const int64_t SPENT_MS = 30000; /* a spent token is good for that long */
 /* One refresh on its way through the ledger thread. */
 struct refreshing {
     struct negotiation *n;
+    bool charged; /* for its mark */
     /* Set anew by each run of the rule. */
     char old_jti[CAPABILITY_ID_BYTES]; /* of what was presented, once its MAC held */
     struct mark mark;                  /* number 0: none was made */
@@ -39,6 +40,7 @@ static bool judge(struct work *work, struct refreshing *r, struct presented *pre
 {
     struct negotiation *n = r->n;
     const struct capability_claims *claims = &presented->claims;
+    bool forbidden = false;
     if (!presented_judge(work, n->current_token, presented, &n->refusal))
         return false;
     memcpy(r->old_jti, claims->jti, sizeof r->old_jti);
@@ -54,8 +56,10 @@ static bool judge(struct work *work, struct refreshing *r, struct presented *pre
                  n->lease.max_expires_at >= work->now + NEGOTIATE_LEASE_MIN_MS;
     if (!lives)
         return error_set(&n->refusal, ERROR_NOT_FOUND, "the lease of this token has ended; negotiate again");
-    /* As of the beginning of time: the mark that a spent token got is from 30 s later on, and does not count here. */
-    if (marks_refuse(work->leasing, claims, 0))
+    /* The mark that a spent token got is from 30 s later on, and does not count here. */
+    if (!marks_forbid(work, claims, &forbidden))
+        return false;
+    if (forbidden)
         return error_set(&n->refusal, ERROR_TOKEN_REVOKED, "the token is revoked");
     n->sandbox = presented->sandbox;
     presented->sandbox = (struct sandbox){0};
@@ -136,7 +140,7 @@ static bool rotate(struct work *work, struct refreshing *r, const struct capabil
         return error_set(work->err, ERROR_INTERNAL, "a token's claims do not fit");
     scope_copy(&claims->root_scopes, &claims->scopes);
     negotiate_times(work, n);
-    if (!negotiate_is_usable(work, n))
+    if (!negotiate_is_usable(work, n) || !marks_may_add(work, &n->caller, old->expires_at, &r->charged, &n->refusal))
         return false;
     family_issue(work, claims, family);
     spend(work, r, old);

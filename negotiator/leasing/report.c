@@ -43,9 +43,10 @@ enum kv_outcome leasing_report_rule(struct kv *kv, struct leasing_report *report
     leasing_report_done(report);
     report->ended_known = json_array();
     for (size_t i = 0; i < json_array_size(ended) && i < ENDED_AT_ONCE; i++) {
-        enum kv_outcome outcome = read_end(report, &work, json_array_get(ended, i));
-        if (outcome != KV_APPLIED)
-            return outcome;
+        /* One that cannot be recorded is not acknowledged, and so told again. All else that was said counts: a damaged
+         * row keeps nothing from the node, and a store that fails fails the whole batch. */
+        if (read_end(report, &work, json_array_get(ended, i)) == KV_CONFLICT)
+            return KV_CONFLICT;
     }
     return KV_APPLIED;
 }

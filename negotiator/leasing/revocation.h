@@ -47,6 +47,7 @@ struct revoking {
     char next[RANDOM_ID_BYTES]; /* LIST: cursor of the next page; "" the end */
 
     struct leasing *leasing; /* private, as the next */
+    bool charged; /* an earlier run of the rule took it from what the caller may revoke */
     int64_t give_up_ms;
     json_t *nodes; /* owned: those that have to acknowledge it */
 };

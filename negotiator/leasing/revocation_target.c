@@ -1,4 +1,5 @@
 /* revocation_target.c - what a selector means: whose tokens, on which nodes, until when. */
+#include "negotiator/leasing/allowance.h"
 #include "negotiator/leasing/families.h"
 #include "negotiator/leasing/marks.h"
 #include "negotiator/leasing/presented.h"
@@ -9,7 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OWNED_MAX = 1000 /* sandboxes that are looked at one by one; of more, every node counts */ };
+enum {
+    OWNED_MAX = 1000,         /* sandboxes that are looked at one by one; of more, every node counts */
+    HOLDERS_REVOKE = 32,      /* tokens and links of one family, without an API key: at once, and an hour */
+    USERS_REVOKE = 200,       /* times one principal: the same */
+    USERS_REVOKE_SCOPES = 32, /* at once; one an hour */
+};
 static const int64_t EVER_S = INT64_MAX / 4;
 
 struct finding {
@@ -23,6 +29,33 @@ void revocation_target_done(struct revocation_target *target)
 {
     json_decref(target->nodes);
     target->nodes = NULL;
+}
+
+/* --- how often --- */
+
+static bool take(const struct finding *f, const char *what, const char *whose, struct allowance_limit limit)
+{
+    struct revoking *r = f->r;
+    char who[CAPABILITY_ID_BYTES + PRINCIPAL_BYTES];
+    snprintf(who, sizeof who, "%s/%s", what, whose);
+    if (!r->charged)
+        r->charged = allowance_take(f->work->leasing->allowance, who, limit, 1, f->work->now);
+    return r->charged;
+}
+
+/* Marks of scopes cannot be looked up: each is asked about every token of its principal, so they are few. */
+static bool may_user(const struct finding *f)
+{
+    struct revoking *r = f->r;
+    bool is_scope = r->token == NULL && r->kind == MARK_SCOPE;
+    int64_t most = is_scope ? USERS_REVOKE_SCOPES : USERS_REVOKE;
+    struct allowance_limit limit = {.most = most, .per_hour = is_scope ? 1 : most};
+    return r->caller.principal.role == ROLE_ADMIN ||
+           take(f, is_scope ? "scope" : "revoke", r->caller.principal.name, limit) ||
+           error_set(&r->refusal, ERROR_RATE_LIMITED,
+                     "%s has revoked %s%d times lately; ask again later, or revoke more at once: a family, a thread, a "
+                     "sandbox",
+                     r->caller.principal.name, is_scope ? "scopes " : "", (int)most);
 }
 
 static bool refuse_unknown(const struct finding *f)
@@ -240,6 +273,21 @@ static bool find_by_kind(const struct finding *f)
     return error_set(f->work->err, ERROR_INTERNAL, "no such selector");
 }
 
+/* Said again and again it would fill the ledger; and of one token any number of links can be made. */
+static bool may_stranger(const struct finding *f, const struct capability_claims *claims)
+{
+    bool forbidden = false;
+    if (!marks_forbid(f->work, claims, &forbidden))
+        return false;
+    if (forbidden)
+        return error_set(&f->r->refusal, ERROR_TOKEN_REVOKED, "the token is revoked already");
+    return take(f, "holder", claims->family, (struct allowance_limit){HOLDERS_REVOKE, HOLDERS_REVOKE}) ||
+           error_set(&f->r->refusal, ERROR_RATE_LIMITED,
+                     "%d tokens of this family were given up without an API key; ask again later, or have the family "
+                     "revoked with its owner's key",
+                     HOLDERS_REVOKE);
+}
+
 /* Whoever holds a token may give it up, also one that is over or under a former key. */
 static bool find_presented(const struct finding *f)
 {
@@ -248,9 +296,8 @@ static bool find_presented(const struct finding *f)
     const struct capability_claims *claims = &presented.claims;
     if (!presented_judge(f->work, f->r->token, &presented, &f->r->refusal))
         return false;
-    bool by_stranger = f->r->caller.principal.name[0] == '\0';
-    if (by_stranger && marks_refuse(f->work->leasing, claims, 0)) /* said again and again it would fill the ledger */
-        return error_set(&f->r->refusal, ERROR_TOKEN_REVOKED, "the token is revoked already");
+    if (f->r->caller.principal.name[0] == '\0' ? !may_stranger(f, claims) : !may_user(f))
+        return false;
     bool is_link = claims->link_count > 0;
     mark->kind = is_link ? MARK_LINK : MARK_JTI;
     mark->until = claims->expires_at;
@@ -313,7 +360,7 @@ static bool find_selected(struct finding *f)
     if (caller->owner[0] && !takes_principal(r->kind))
         return error_set(&r->refusal, ERROR_INVALID, "?principal= says nothing about a %s", mark_kind_name(r->kind));
     f->only = caller->principal.role == ROLE_ADMIN ? caller->owner : caller->principal.name;
-    return fill_mark(f) && set_before(f) && find_by_kind(f);
+    return fill_mark(f) && set_before(f) && find_by_kind(f) && may_user(f);
 }
 
 bool revocation_find_target(struct work *work, struct revoking *r, struct revocation_target *target)

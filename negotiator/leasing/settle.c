@@ -141,6 +141,17 @@ static bool settle_failed(struct work *work, struct settling *settling, struct s
     return creator ? negotiate_audit(work, creator) : store_audit(work, NULL, &record);
 }
 
+/* A sign of life, or a revocation of the lease, may have come meanwhile. */
+static bool read_lease_again(struct work *work, struct negotiation *creator)
+{
+    struct lease lease;
+    if (!store_get_lease(work, creator->sandbox.principal, creator->thread_id, &lease))
+        return false;
+    if (lease.revision > 0 && strcmp(lease.sandbox_id, creator->sandbox.id) == 0)
+        creator->lease = lease;
+    return true;
+}
+
 static bool settle_active(struct work *work, struct settling *settling, struct sandbox *sandbox)
 {
     const struct leasing_nodes *nodes = &work->leasing->options.nodes;
@@ -153,6 +164,8 @@ static bool settle_active(struct work *work, struct settling *settling, struct s
         sandbox->resources.disk_mb = settling->disk_mb;
     store_put_sandbox(work, sandbox);
     struct negotiation *creator = creator_of(settling);
+    if (creator && !read_lease_again(work, creator))
+        return false;
     /* It has one lease yet, the creator's; after a restart that is to be looked up. */
     store_watch(work, sandbox, creator ? creator->lease.expires_at : work->now);
     struct audit_record record = {.node = sandbox->node,
@@ -225,6 +238,22 @@ void settle_tell(struct leasing *leasing, const char *id, const struct error *ou
         return;
     answer_creator(entry, outcome);
     wake_waiters(entry, outcome);
+}
+
+/* A node that was asked to make it answers; and its answer is told. */
+static void tell_unless_called(struct leasing *leasing, const struct sandbox *sandbox)
+{
+    const struct starting_entry *entry = starting_find(&leasing->starting, sandbox->id);
+    struct error gone = {0};
+    error_set(&gone, ERROR_GONE, "sandbox %s ended before it was made: %s", sandbox->id, sandbox->reason);
+    if (entry && !entry->called)
+        settle_tell(leasing, sandbox->id, &gone);
+}
+
+void settle_ended(struct leasing *leasing, const struct sandbox *sandbox)
+{
+    tell_unless_called(leasing, sandbox);
+    settle_destroy(leasing, sandbox);
 }
 
 static void settle_done(void *argument, const struct error *err)

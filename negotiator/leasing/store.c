@@ -10,6 +10,7 @@
 
 enum { DUE_DIGITS = 16 };
 static const char WATCH[] = "watch/";
+static const int64_t ONCE_MS = (int64_t)WANTED_DAY_S * 1000; /* an Idempotency-Key is kept */
 
 /* Every part was checked for '/' and length before: it always fits. */
 struct row_key {
@@ -216,12 +217,14 @@ void store_put_once(struct work *work, const char *hash, const struct once *once
     AUTO_FREE char *text = memory_printf("%s %s", once->body_hash, once->sandbox_id);
     kv_change_expect(work->change, key.text, once->revision);
     put_text(work, key.text, text);
-    store_forget_at(work, work->now + (int64_t)WANTED_DAY_S * 1000, key.text);
+    store_forget_at(work, work->now + ONCE_MS, key.text);
 }
 
-void store_delete_once(struct work *work, const char *hash)
+void store_delete_once(struct work *work, const char *hash, int64_t put_at)
 {
-    kv_change_delete(work->change, key_of("once", hash, NULL).text);
+    struct row_key key = key_of("once", hash, NULL);
+    kv_change_delete(work->change, key.text);
+    kv_change_delete(work->change, due_key(put_at + ONCE_MS, key.text).text);
 }
 
 /* --- what is forgotten --- */
@@ -331,6 +334,30 @@ void store_postpone(struct work *work, const char *due, int64_t at)
     if (text_starts_with(row, WATCH))
         put_text(work, row, text);
     put_due(work, at, row);
+}
+
+/* --- a ledger of before --- */
+
+static bool mend_watch(void *cookie, const char *key, const struct kv_value *value)
+{
+    AUTO_KV_VALUE due = {0};
+    struct work *work = cookie;
+    char text[32];
+    char *end = NULL;
+    int64_t wake = strtoll(value->data, &end, 10);
+    if (!kv_get(work->kv, due_key(wake, key).text, &due, work->err))
+        return false;
+    if (due.revision > 0 && *end == '\0')
+        return true;
+    snprintf(text, sizeof text, "%" PRId64, work->now);
+    put_text(work, key, text);
+    put_due(work, work->now, key);
+    return true;
+}
+
+bool store_mend_watches(struct work *work)
+{
+    return kv_range(work->kv, WATCH, NULL, 0, mend_watch, work, work->err) && work->err->kind == ERROR_NONE;
 }
 
 /* --- ends of a rule --- */

@@ -49,7 +49,8 @@ struct once {
 };
 bool store_get_once(struct work *work, const char *hash, struct once *once) MUST_USE;
 void store_put_once(struct work *work, const char *hash, const struct once *once);
-void store_delete_once(struct work *work, const char *hash);
+/** As if it had not been put, at `put_at`. */
+void store_delete_once(struct work *work, const char *hash, int64_t put_at);
 
 #define STORE_DUE_BYTES (KV_KEY_MAX_BYTES + 1)
 
@@ -66,6 +67,9 @@ void store_postpone(struct work *work, const char *due, int64_t at);
 
 /** When that sandbox is looked at next; INT64_MAX when it is not under watch. */
 bool store_get_wake(struct work *work, const char *node, const char *id, int64_t *wake) MUST_USE;
+/** Adds to the change that every sandbox under watch that has no due row is looked at at once: those of a ledger of
+ *  before there were any. It reads them all: once a start. */
+bool store_mend_watches(struct work *work) MUST_USE;
 /** The ids of the sandboxes under watch on a node, in order, from the one after `after` ("" the first) on. */
 bool store_list_watched(struct work *work, const char *node, const char *after, char (*ids)[RANDOM_ID_BYTES],
                         size_t limit, size_t *count) MUST_USE;

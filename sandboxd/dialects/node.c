@@ -235,6 +235,15 @@ static bool handle_rekey(struct http_request *request, const json_t *message, ui
     return true;
 }
 
+/* ---- beat ---- */
+
+static void handle_beat(struct http_request *request, uint64_t number)
+{
+    const struct plane *plane = plane_of(request);
+    plane->beat(plane->beat_context);
+    reply_sealed(request, number, json_pack("{s:b}", "ok", 1));
+}
+
 /* ---- the route ---- */
 
 static bool dispatch(struct http_request *request, const json_t *message, uint64_t number, struct error *err)
@@ -250,7 +259,11 @@ static bool dispatch(struct http_request *request, const json_t *message, uint64
         return handle_marks(request, message, number, err);
     if (text_equal(call, "rekey"))
         return handle_rekey(request, message, number, err);
-    return error_set(err, ERROR_INVALID, "call: prepare, destroy, deadline, marks or rekey");
+    if (text_equal(call, "beat")) {
+        handle_beat(request, number);
+        return true;
+    }
+    return error_set(err, ERROR_INVALID, "call: prepare, destroy, deadline, marks, rekey or beat");
 }
 
 static void handle_message(struct http_request *request)

@@ -34,7 +34,7 @@ char *plane_origin(const struct http_request *request)
     char scope[SCOPE_TEXT_BYTES];
     scope_format(&claims->scopes, scope);
     for (size_t i = 0; i < claims->link_count; i++)
-        text_append_format(&links, "%s%s", i ? "," : "", claims->link_ids[i]);
+        text_append_format(&links, "%s%s", i ? " " : "", claims->link_ids[i]);
     const char *const parts[PARTS] = {[PRINCIPAL] = claims->principal,
                                       [ACTOR] = claims->actor,
                                       [THREAD] = claims->thread_id,

@@ -16,6 +16,8 @@ struct plane {
     struct marks *marks;
     struct spool *spool;
     bool omit_argv; /* of records of commands (audit_argv) */
+    void (*beat)(void *context); /* a heartbeat is to go at once; any thread */
+    void *beat_context;
 };
 
 /** The identity that authorisation sets on a request of a route with a scope. */

@@ -15,7 +15,7 @@ static const int64_t CONTACT_MS = 3600 * INT64_C(1000); /* long-lived tokens hol
 static void append_links(struct text *to, const struct capability_claims *claims)
 {
     for (size_t i = 0; i < claims->link_count; i++)
-        text_append_format(to, "%s%s", i ? "," : "", claims->link_ids[i]);
+        text_append_format(to, "%s%s", i ? " " : "", claims->link_ids[i]);
 }
 
 static struct spool_record make_record(const struct http_request *request, const struct capability_claims *claims)

@@ -39,7 +39,7 @@ struct front {
     unsigned loops;
     struct http_route *routes;
     size_t route_count;
-    _Atomic(struct heartbeat *) heartbeat; /* set once; loop 0 wakes it */
+    _Atomic(struct heartbeat *) heartbeat; /* set once; the loops wake it */
     _Atomic(struct ship *) ship;           /* set once; the spool wakes it */
 };
 
@@ -193,7 +193,8 @@ static void on_loop_ending(struct loop *loop, void *context)
     capability_cache_free(TAKE(front->context.caches[loop_index(loop)]));
 }
 
-static void on_sandbox_ended(void *context)
+/* A sandbox ended, or the negotiator asks: the heartbeat goes now. */
+static void on_news(void *context)
 {
     struct front *front = context;
     heartbeat_wake(front->heartbeat);
@@ -353,7 +354,7 @@ static struct sandboxes *make_sandboxes(struct front *front, int launcher_socket
                                         .descriptors_max = descriptors,
                                         .launcher = launcher_socket,
                                         .run_folder = front->run_folder,
-                                        .ended = on_sandbox_ended,
+                                        .ended = on_news,
                                         .launcher_gone = on_launcher_gone,
                                         .command_starts = on_command_starts,
                                         .command_takes_input = on_command_takes_input,
@@ -383,6 +384,8 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
     front->context.plane.sandboxes = sandboxes;
     front->context.plane.seal = seal;
     front->context.plane.omit_argv = !front->settings->audit_argv;
+    front->context.plane.beat = on_news;
+    front->context.plane.beat_context = front;
     front->streams = streams_new();
     bool served = open_journal(front, err) && serve(front, err);
     close_journal(front);

@@ -24,10 +24,11 @@ struct heartbeat {
     struct node_caller *caller; /* the thread's */
     pthread_t thread;
     bool started;
-    pthread_mutex_t mutex; /* guards the three below */
+    pthread_mutex_t mutex; /* guards the four below */
     pthread_cond_t changed;
     bool wanted, stopping;
     bool is_taking;    /* a page of marks is being written: no other is taken */
+    json_t *position;  /* of the marks, as the last message said it */
     bool full;         /* the next one names all that lives; the thread's, as the next */
     unsigned failures; /* in a row */
 };
@@ -81,7 +82,17 @@ static json_t *ended(struct registry *registry)
     return list;
 }
 
-static json_t *make_message(const struct heartbeat *heartbeat, struct told *told)
+static json_t *tell_position(struct heartbeat *heartbeat)
+{
+    json_t *position = marks_position(heartbeat->options.marks);
+    pthread_mutex_lock(&heartbeat->mutex);
+    json_decref(heartbeat->position);
+    heartbeat->position = json_incref(position);
+    pthread_mutex_unlock(&heartbeat->mutex);
+    return position;
+}
+
+static json_t *make_message(struct heartbeat *heartbeat, struct told *told)
 {
     struct registry *registry = heartbeat->options.registry;
     const struct fl_identity *identity = node_seal_identity(heartbeat->options.seal);
@@ -89,7 +100,7 @@ static json_t *make_message(const struct heartbeat *heartbeat, struct told *told
                                 "url", heartbeat->node_url, "slots", (json_int_t)identity->slots_max, "used",
                                 (json_int_t)registry_count(registry), "isolation", "namespaces");
     json_object_set_new(message, "full", json_boolean(heartbeat->full));
-    json_object_set_new(message, "marks", marks_position(heartbeat->options.marks));
+    json_object_set_new(message, "marks", tell_position(heartbeat));
     json_object_set_new(message, "sandboxes", living(heartbeat, told));
     json_object_set_new(message, "ended", ended(registry));
     return message;
@@ -99,11 +110,14 @@ static json_t *make_message(const struct heartbeat *heartbeat, struct told *told
 static void on_page_settled(void *cookie)
 {
     struct heartbeat *heartbeat = cookie;
+    json_t *position = marks_position(heartbeat->options.marks);
     pthread_mutex_lock(&heartbeat->mutex);
     heartbeat->is_taking = false;
-    heartbeat->wanted = true; /* tells the position, and fetches the next page */
+    /* One that moved is told, which fetches the next page. One that did not (the disk is full) would fetch the same. */
+    heartbeat->wanted = heartbeat->wanted || !json_equal(position, heartbeat->position);
     pthread_cond_signal(&heartbeat->changed);
     pthread_mutex_unlock(&heartbeat->mutex);
+    json_decref(position);
 }
 
 static bool set_taking(struct heartbeat *heartbeat, bool is_taking)
@@ -270,5 +284,6 @@ void heartbeat_free(struct heartbeat *heartbeat)
     node_caller_free(heartbeat->caller);
     free(heartbeat->call_url);
     free(heartbeat->node_url);
+    json_decref(heartbeat->position);
     free(heartbeat);
 }

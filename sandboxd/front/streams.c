@@ -61,11 +61,13 @@ static void cut_through(struct cut *cut)
     free(cut);
 }
 
+/* As of when it was judged, as in the second look: being spent by a refresh (a mark in force only from a moment after)
+ * cuts nothing that began before, also when that mark comes late, or once more from a negotiator that began anew. */
 static void cut_one(void *cookie, struct http_request *request)
 {
     const struct cut *cut = cookie;
     const struct caller *caller = find_caller(request);
-    if (!caller || !marks_batch_refuses(cut->batch, &caller->claims, clock_wall_ms()))
+    if (!caller || !marks_batch_refuses(cut->batch, &caller->claims, caller->judged_ms))
         return;
     struct error err = {0};
     authorize_set_revoked(&err);

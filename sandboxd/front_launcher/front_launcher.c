@@ -21,6 +21,7 @@ size_t front_launcher_size(uint32_t type)
     case FL_PREPARE:
         return HEAD_BYTES + sizeof(struct fl_prepare);
     case FL_DESTROY:
+    case FL_ENDING:
         return HEAD_BYTES + sizeof(struct fl_destroy);
     case FL_DEADLINE:
         return HEAD_BYTES + sizeof(struct fl_deadline);
@@ -41,7 +42,8 @@ size_t front_launcher_size(uint32_t type)
 
 static bool is_from_front(uint32_t type)
 {
-    return type == FL_READY || type == FL_PREPARE || type == FL_DESTROY || type == FL_DEADLINE || type == FL_REKEY;
+    return type == FL_READY || type == FL_PREPARE || type == FL_DESTROY || type == FL_DEADLINE || type == FL_REKEY ||
+           type == FL_ENDING;
 }
 
 /* Ended by a NUL within its field, and nothing hides behind that. */
@@ -140,6 +142,7 @@ static bool check_body(const struct front_launcher_message *message, struct erro
     case FL_PREPARE:
         return check_prepare(&message->as.prepare, err);
     case FL_DESTROY:
+    case FL_ENDING:
         return check_id(message->as.destroy.id, err) &&
                check_name(message->as.destroy.reason, REASON_EXTRA, "reason", err);
     case FL_DEADLINE:

@@ -33,7 +33,9 @@ enum front_launcher_type {
     /* front -> launcher */
     FL_REKEY, /* the next epoch of the node's key, boxed to the launcher; answered with FL_REKEYED or FL_REFUSED */
     /* launcher -> front */
-    FL_REKEYED /* it is durable; the launcher ends this front and starts the next under the new key */
+    FL_REKEYED, /* it is durable; the launcher ends this front and starts the next under the new key */
+    /* front -> launcher */
+    FL_ENDING /* init was asked to end all and go: what the launcher says of it when it does; no answer */
 };
 
 /* Descriptors of FL_SANDBOX, in this order. */
@@ -125,7 +127,7 @@ struct front_launcher_message {
     uint64_t request;
     union {
         struct fl_prepare prepare;
-        struct fl_destroy destroy;
+        struct fl_destroy destroy; /* FL_ENDING too */
         struct fl_deadline deadline;
         struct fl_rekey rekey;
         struct fl_identity identity;

@@ -75,13 +75,33 @@ bool spool_write(struct spool *spool, const struct text *text, uint64_t bytes_ma
     return ok;
 }
 
+/* With the mutex. */
+static bool has_share(struct spool *spool, const struct spool_record *record, const struct text *text,
+                      struct error *err)
+{
+    return spool_share_allows(spool, record->sandbox_id, line_bytes(text)) ||
+           error_set(err, ERROR_DISK_FULL,
+                     "nothing is done without an audit record, and too many of this sandbox wait for the negotiator");
+}
+
+/* With the mutex. A full spool, or a broken one, is told as such. */
+static bool write_deed(struct spool *spool, const struct spool_record *record, const struct text *text,
+                       struct error *err)
+{
+    if (!has_room(spool, text, spool->options.bytes_max, err) || !has_share(spool, record, text, err) ||
+        !append(spool, text, err))
+        return false;
+    spool_share_take(spool, record->sandbox_id, line_bytes(text));
+    return true;
+}
+
 bool spool_add(struct spool *spool, const struct spool_record *record, struct error *err)
 {
     AUTO_TEXT text = {0};
     spool_text_make(&text, record, clock_wall_ms());
     struct error why = {0};
     pthread_mutex_lock(&spool->mutex);
-    bool ok = write_locked(spool, &text, spool->options.bytes_max, &why) &&
+    bool ok = write_deed(spool, record, &text, &why) &&
               (!spool->options.sync_always || wait_for_sync(spool, spool->next - 1, &why));
     if (!ok)
         spool->refused_full++;
@@ -101,10 +121,12 @@ void spool_end(struct spool *spool, const struct spool_record *record, const cha
     struct error ignored = {0};
     spool_text_make(&text, record, now_ms);
     pthread_mutex_lock(&spool->mutex);
-    if (write_locked(spool, &text, max, &ignored))
+    if (write_locked(spool, &text, max, &ignored)) {
+        spool_share_take(spool, record->sandbox_id, line_bytes(&text));
         spool_ends_add(&spool->ends, record->sandbox_id ? record->sandbox_id : "", command_id, now_ms);
-    else
+    } else {
         spool->lost++;
+    }
     pthread_mutex_unlock(&spool->mutex);
 }
 
@@ -286,6 +308,7 @@ static void prepare_locks(struct spool *spool)
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&spool->mutex, NULL);
     spool_tally_start(&spool->tally);
+    spool_shares_start(&spool->shares);
 }
 
 static bool start_thread(struct spool *spool, struct error *err)

@@ -40,7 +40,8 @@ void spool_free(struct spool *spool);
 DEFINE_AUTO(spool)
 
 /** Writes one record. False: it could not be (disk or spool full): then the deed must not be done; ERROR_DISK_FULL with
- *  a sentence for the client. Any thread. */
+ *  a sentence for the client. With half of bytes_max waiting, one sandbox may not take more of the rest than it leaves:
+ *  so that no client keeps the deeds of others from being done. Any thread. */
 bool spool_add(struct spool *spool, const struct spool_record *record, struct error *err) MUST_USE;
 /** The end of a command, `detail` beginning with "id=<command_id> ": it has happened already, so it may go a sixteenth
  *  beyond bytes_max, and what cannot be written even so is counted and told by one record later. Any thread. */

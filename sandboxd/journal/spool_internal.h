@@ -15,6 +15,7 @@
 #define SPOOL_ENDS_MAX   262144                    /* ends remembered */
 #define SPOOL_ENDS_MS    (INT64_C(11) * 60 * 1000) /* longer than a command is known after its end */
 #define SPOOL_READS_MAX  4096                      /* (token, action) pairs counted in one second */
+#define SPOOL_SHARES     4096                      /* of sandboxes, by a hash */
 #define SPOOL_READ_ROWS  1024                      /* of the table that finds them; a power of two */
 
 struct spool_segment {
@@ -30,6 +31,13 @@ struct spool_ends {
     } * notes; /* a ring */
     size_t start, count, capacity;
     bool changed; /* since spool-ends was written */
+};
+
+/* What sandboxes took of a spool that is more than half full. */
+struct spool_shares {
+    uint8_t key[16]; /* of the hash */
+    bool some;
+    uint64_t taken[SPOOL_SHARES]; /* bytes */
 };
 
 /* Reads of one second, and refusals beyond those that got their own record. */
@@ -63,6 +71,7 @@ struct spool {
     uint64_t unshipped_bytes, refused_full;
     uint64_t lost; /* records of what has happened that could not be written */
     struct spool_ends ends;
+    struct spool_shares shares;
     struct error broken;  /* kind: ERROR_NONE, or a sync failed: nothing is promised any more */
     struct error damaged; /* kind: ERROR_NONE, or what the ship thread read: the sync thread begins a new spool */
     bool dirty, tallied, stopping;
@@ -101,6 +110,13 @@ void spool_ends_note(struct spool_ends *ends, const char *text, size_t size);
 bool spool_ends_load(void *cookie, const char *text, size_t size, struct error *err) MUST_USE;
 /** Makes durable what segments that are about to be deleted told. Takes the mutex itself. */
 bool spool_ends_save(struct spool *spool, struct error *err) MUST_USE;
+
+/* ---- spool_share.c: with the mutex ---- */
+void spool_shares_start(struct spool_shares *shares);
+/** Whether a record of that sandbox (NULL: of none) may be added now. */
+bool spool_share_allows(struct spool *spool, const char *sandbox_id, uint64_t bytes) MUST_USE;
+/** It was added. */
+void spool_share_take(struct spool *spool, const char *sandbox_id, uint64_t bytes);
 
 /* ---- spool_tally.c ---- */
 void spool_tally_start(struct spool_tally *tally);

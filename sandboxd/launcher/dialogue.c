@@ -193,6 +193,14 @@ static void answer_destroy(struct dialogue *dialogue, uint64_t request, const st
     say_ended(dialogue, request, destroy->id, sandboxes_find_end(dialogue->sandboxes, destroy->id));
 }
 
+/* Its init ends by itself: when the pidfd tells, the reason is known. */
+static void note_reason(const struct dialogue *dialogue, const struct fl_destroy *ending)
+{
+    struct sandbox *sandbox = sandboxes_find(dialogue->sandboxes, ending->id);
+    if (sandbox && !sandbox->reason[0])
+        memcpy(sandbox->reason, ending->reason, sizeof sandbox->reason);
+}
+
 static void answer_deadline(struct dialogue *dialogue, uint64_t request, const struct fl_deadline *deadline)
 {
     struct error err = {0};
@@ -236,6 +244,9 @@ static bool answer(struct dialogue *dialogue, const struct front_launcher_messag
         return true;
     case FL_DESTROY:
         answer_destroy(dialogue, message->request, &message->as.destroy);
+        return true;
+    case FL_ENDING:
+        note_reason(dialogue, &message->as.destroy);
         return true;
     case FL_DEADLINE:
         answer_deadline(dialogue, message->request, &message->as.deadline);

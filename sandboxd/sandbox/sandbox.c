@@ -259,13 +259,9 @@ void sandbox_put(struct sandboxes *all, const struct fl_sandbox *facts, int fds[
 
 /* ---- end ---- */
 
-static void ask_launcher(struct sandbox *sandbox)
+static void tell_launcher(struct sandbox *sandbox, enum front_launcher_type type)
 {
-    loop_timer_cancel(TAKE(sandbox->ending_timer));
-    if (sandbox->init_watch) { /* its descriptor is watched no more, but stays open */
-        loop_watch_readable(sandbox->init_watch, NULL, NULL);
-    }
-    struct front_launcher_message message = {.type = FL_DESTROY};
+    struct front_launcher_message message = {.type = type};
     memcpy(message.as.destroy.id, sandbox->facts.id, sizeof message.as.destroy.id);
     AUTO_REGISTRY_VIEW view = {0};
     if (registry_find(sandbox->all->registry, sandbox->facts.id, &view))
@@ -273,6 +269,15 @@ static void ask_launcher(struct sandbox *sandbox)
     if (!message.as.destroy.reason[0])
         strcpy(message.as.destroy.reason, "deleted");
     launcher_link_ask(sandbox->all->launcher, &message, NULL);
+}
+
+static void ask_launcher(struct sandbox *sandbox)
+{
+    loop_timer_cancel(TAKE(sandbox->ending_timer));
+    if (sandbox->init_watch) { /* its descriptor is watched no more, but stays open */
+        loop_watch_readable(sandbox->init_watch, NULL, NULL);
+    }
+    tell_launcher(sandbox, FL_DESTROY);
 }
 
 static void on_ending_timer(void *cookie)
@@ -294,7 +299,10 @@ static bool terminate_by_init(struct sandbox *sandbox)
     message.as.terminate.grace_ms = TERMINATE_GRACE_MS;
     memcpy(message.as.terminate.reason, "ending", sizeof "ending");
     struct error err = {0};
-    if (!sandbox->current || !sandbox_send(sandbox, &message, -1, &err))
+    if (!sandbox->current)
+        return false;
+    tell_launcher(sandbox, FL_ENDING); /* it sees init's end as soon as we do, and cannot tell it from a crash */
+    if (!sandbox_send(sandbox, &message, -1, &err))
         return false;
     if (sandbox->stats[FL_FD_INIT] >= 0) {
         sandbox->init_watch = loop_watch_new(sandbox->loop, TAKE_FD(sandbox->stats[FL_FD_INIT]));

@@ -138,6 +138,7 @@ class Words(unittest.TestCase):
             after = int(query["after"])
             return 200, {"records": [record(after + 1)] if after < 3 else [], "next": None}
         self.fake.answers["GET", "/audit"] = page
+        self.answer("GET", "/audit/head", 200, {"seq": 1, "hash": "ab" * 32})
         child = subprocess.Popen([os.path.join(BIN, "parley"), "audit", "-f", "--json"], env=self.environment,
                                  stdout=subprocess.PIPE, text=True)
         try:
@@ -178,6 +179,90 @@ class Words(unittest.TestCase):
         self.assertIn("does not follow", self.cli("audit", "export", expect=1).stderr)
         records[:] = [{k: v for k, v in record(1).items() if k != "hash"}]
         self.assertIn("admin", self.cli("audit", "export", expect=1).stderr)
+
+    def test_audit_follow_begins_behind_what_was_there_when_nothing_fits(self):
+        def page(query):
+            after = int(query.get("after", 0))
+            return 200, {"records": [record(after + 1)] if 10 <= after < 12 else [], "next": None}
+        self.fake.answers["GET", "/audit"] = page
+        self.answer("GET", "/audit/head", 200, {"seq": 10, "hash": "ab" * 32})
+        child = subprocess.Popen([os.path.join(BIN, "parley"), "audit", "-f", "--json"], env=self.environment,
+                                 stdout=subprocess.PIPE, text=True)
+        try:
+            self.assertEqual([json.loads(child.stdout.readline())["seq"] for _ in range(2)], [11, 12])
+        finally:
+            child.kill()
+            child.communicate()
+        self.answer("GET", "/audit/head", 200, {"seq": "ten"})  # no head: an error, and freed once
+        self.assertIn("no head", self.cli("audit", "-f", expect=1).stderr)
+
+    def test_options_that_mean_nothing_there_are_refused(self):
+        for words in (("audit", "export", "--thread", "t"), ("audit", "head", "-n", "5"), ("audit", "--from", "5"),
+                      ("audit", "verify", "--after", "5"), ("audit", "export", "--head", "1:" + "ab" * 32),
+                      ("token", "--expires-in", "60"), ("token", "--note", "x"), ("token", "--ttl", "59"),
+                      ("run", "--ttl", "soon", "--", "true"), ("token", "--token", "x", "--ttl", "60")):
+            self.assertIn("--help", self.cli(*words, expect=2).stderr)
+        self.assertEqual(self.fake.asked, [])
+
+    # ---- what every command keeps ----
+
+    def test_a_servers_words_cannot_drive_the_terminal(self):
+        self.answer("GET", "/sandboxes", 500, {"error": {"code": "INTERNAL", "message": "\x1b]0;x\x07\u009b31m\nno"}})
+        self.assertIn("\\x1b]0;x\\x07\\x9b31m\\x0ano", self.cli("ls", expect=1).stderr)
+        row = {"id": SANDBOX, "name": "\x1b[2J", "state": "\x1b[31m", "node": "\r", "template": "base"}
+        self.answer("GET", "/sandboxes", 200, {"sandboxes": [row]})
+        self.assertNotRegex(self.cli("ls").stdout, "[\x1b\r]")
+        self.answer("GET", "/audit/head", 200, {"seq": 1, "hash": "\x1b[2J"})
+        self.assertNotIn("\x1b", self.cli("audit", "head").stdout)
+
+    def test_a_list_that_never_ends_is_given_up(self):
+        self.fake.answers["GET", "/sandboxes"] = lambda query: (200, {"sandboxes": [], "next_cursor": "again"})
+        self.assertIn("does not end", self.cli("ls", expect=1).stderr)
+
+    def test_json_is_one_value_whatever_happens(self):
+        self.answer("GET", "/sandboxes", 200, {"sandboxes": []})
+        for words, status in ((("rm", "--json", "a", "b"), 1), (("audit", "--json", "-n", "x"), 2), (("ls", "--json", "x"), 2),
+                              (("run", "--json"), 2), (("ls", "--json", "--fly"), 2), (("revoke", "--json", "--all"), 2), (("ls", "--json", b"\xff"), 2)):
+            done = self.cli(*words, expect=status)
+            self.assertIn("code", json.loads(done.stdout)["error"])
+        self.answer("GET", "/revocations/" + ID, 200, {})
+        self.assertIn("no revocation", json.loads(self.cli("revocations", ID, "--json", expect=1).stdout)["error"]["message"])
+        raw = json.loads(self.cli("token", "--raw", "--json").stdout)["token"]
+        self.assertEqual(raw.count("."), 2)
+
+    def test_output_that_could_not_be_written_is_a_failure(self):
+        self.answer("GET", "/audit/head", 200, {"seq": 9, "hash": "ab" * 32})
+        self.answer("GET", "/audit", 200, {"records": [record(1)], "next": None})
+        for words, status in ((("audit", "head"), 1), (("audit", "export"), 1), (("token", "--raw"), 1),
+                              (("run", "--json", "--", "lines", "3", "0.01"), 125), (("run", "--", "lines", "3", "0.01"), 125)):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([os.path.join(BIN, "parley"), *words], env=self.environment, stdout=full,
+                                      stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=60)
+            self.assertEqual(done.returncode, status, (words, done.stderr))
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertIn("No space left", done.stderr)
+        done = subprocess.run(["bash", "-c", f"{BIN}/parley audit export | :"], env=self.environment, capture_output=True,
+                              text=True, timeout=60)
+        self.assertEqual(done.stderr, "")  # a reader who left
+
+    def test_an_answer_without_end_is_cut(self):
+        self.answer("GET", "/nodes", 200, {"nodes": ["x" * (33 << 20)]})
+        done = self.cli("nodes", expect=1)
+        self.assertIn("over 32 MiB", done.stderr)
+        self.assertNotIn("is it running", done.stderr)
+
+    def test_hostile_shapes_end_in_words(self):
+        for shape in ([], {}, {"nodes": {}}, {"sandboxes": "x", "next_cursor": 5}, {"records": [[], 7, {"seq": []}], "next": -1},
+                      {"revocation": {"state": "x", "missing": 5, "selector": [1], "missing_count": -5, "usable_until": {}}}):
+            for method, path, words in (("GET", "/nodes", ["nodes"]), ("GET", "/sandboxes", ["ls"]), ("GET", "/audit", ["audit"]),
+                                        ("GET", "/audit", ["audit", "export"]), ("POST", "/audit/verify", ["audit", "verify"]),
+                                        ("GET", "/revocations/" + ID, ["revocations", ID]), ("GET", "/revocations", ["revocations"]),
+                                        ("POST", "/nodes", ["nodes", "add", "n2"])):
+                self.answer(method, path, 200, shape)
+                done = subprocess.run([os.path.join(BIN, "parley"), *words], env=self.environment, capture_output=True,
+                                      text=True, timeout=60, stdin=subprocess.DEVNULL)
+                self.assertIn(done.returncode, (0, 1, 3), (words, shape, done.stderr))
+                self.assertNotIn("Sanitizer", done.stderr)
 
     # ---- nodes ----
 

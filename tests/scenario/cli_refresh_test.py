@@ -215,9 +215,12 @@ class Shared(CliCase):
 
     def test_a_token_that_holds_is_used_while_the_negotiator_is_away(self):
         self.age()
-        self.fake.refuse_refresh = (503, "NODE_UNREACHABLE", "starting")
-        self.ps()
-        self.assertEqual(self.fake.negotiations, 1)
+        for refusal in ((503, "NODE_UNREACHABLE", "starting"), (500, "INTERNAL", "oops"), (507, "DISK_FULL", "no"),
+                        (429, "RATE_LIMITED", "later")):
+            with self.subTest(refusal=refusal):
+                self.fake.refuse_refresh = refusal
+                self.ps()
+                self.assertEqual(self.fake.negotiations, 1)
 
     def test_a_killed_holder_of_the_lock_holds_nobody_up(self):
         self.age()

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -100,6 +101,21 @@ static void check_hostile_file(void)
     CHECK(stat(path, &facts) == 0 && (facts.st_mode & 0777) == 0600);
 }
 
+/* A full disk: what is spent by now must not be found again. */
+static void check_unwritten(void)
+{
+    AUTO_FREE char *path = place_cache_path();
+    struct rlimit before, none = {0};
+    keep("a", "sbx_1", clock_wall_ms() + 60000);
+    CHECK(is_kept("a") && getrlimit(RLIMIT_FSIZE, &before) == 0);
+    none.rlim_max = before.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0);
+    keep("a", "sbx_1", clock_wall_ms() + 120000);
+    CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    CHECK(!is_kept("a") && access(path, F_OK) != 0);
+}
+
 static void check_no_place(void)
 {
     int lock = 7;
@@ -119,6 +135,7 @@ int main(void)
     check_lock();
     check_dead_holder();
     check_hostile_file();
+    check_unwritten();
     check_no_place();
     CHECK(fd_remove_tree(folder, NULL));
     return check_done();

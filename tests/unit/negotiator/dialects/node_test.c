@@ -91,6 +91,55 @@ static void what_is_no_call(void)
     check_refused(node_send(json_pack("{s:s}", "call", "heartbeat")));
 }
 
+static enum kv_outcome slow_rule(struct kv *kv UNUSED, void *argument, struct error *err UNUSED)
+{
+    atomic_bool *over = argument;
+    while (!atomic_load(over))
+        usleep(1000);
+    return KV_APPLIED;
+}
+
+static void slow_done(void *argument UNUSED, const struct error *err UNUSED)
+{
+}
+
+static void *ship_aside(void *argument UNUSED)
+{
+    check_upto(node_send(shipment(6, 1)), 6);
+    return NULL;
+}
+
+static bool is_inside(enum fleet_kind kind)
+{
+    struct error err = {0};
+    bool entered = fleet_enter(stage.fleet, "n1", kind, &err);
+    if (entered)
+        fleet_left(stage.fleet, "n1", kind);
+    CHECK(entered || err.kind == ERROR_RATE_LIMITED);
+    return !entered;
+}
+
+/* A node that sends faster than the ledger takes waits by itself: nothing of it queues up before what others want. */
+static void one_at_a_time(void)
+{
+    atomic_bool over = false;
+    pthread_t first;
+    ledger_submit(stage.ledger, slow_rule, slow_done, &over);
+    CHECK(pthread_create(&first, NULL, ship_aside, NULL) == 0);
+    for (int i = 0; i < 2000 && !is_inside(FLEET_RECORDS); i++)
+        usleep(1000);
+    json_t *reply = node_send(shipment(6, 2));
+    CHECK_TEXT(json_string_value(json_object_get(json_object_get(reply, "error"), "code")), "RATE_LIMITED");
+    json_decref(reply);
+    CHECK(!is_inside(FLEET_HEARTBEAT)); /* that is another thing */
+    atomic_store(&over, true);
+    pthread_join(first, NULL);
+    check_upto(node_send(shipment(7, 1)), 7);
+    json_t *wrong = node_send(json_pack("{s:s}", "call", "heartbeat"));
+    check_refused(wrong);
+    CHECK(!is_inside(FLEET_HEARTBEAT) && !is_inside(FLEET_RECORDS)); /* what was refused has left, too */
+}
+
 static void an_api_key_is_no_seal(void)
 {
     AUTO_ANSWER answer = as(stage.admin, "POST", "/node/v1/message", "{\"call\":\"heartbeat\"}");
@@ -104,6 +153,7 @@ int main(void)
     heartbeats();
     audit_records();
     what_is_no_call();
+    one_at_a_time();
     an_api_key_is_no_seal();
     stage_close();
     return check_done();

@@ -291,6 +291,28 @@ static void a_living_name_is_not_given_away(void)
     close_stage(&stage);
 }
 
+/* A machine that is no longer ours goes on saying that it lives: who drained it can give its name to another one. */
+static void a_drained_name_is_given_away_alive(void)
+{
+    struct stage stage = open_stage();
+    struct enrol_pair pair, other;
+    struct enrol_grant first, second;
+    enrol_node_pair(&pair);
+    enrol_node_pair(&other);
+    struct join_token token = token_for(&stage, "n1");
+    CHECK(enrol(&stage, &token, "n1", &pair, &first) == ERROR_NONE);
+    CHECK(hear(&stage, &first.node_key, "n1", 5));
+    CHECK(change(&stage, FLEET_DRAIN, "n1", true) == ERROR_NONE);
+    token = token_for(&stage, "n1");
+    CHECK(enrol(&stage, &token, "n1", &other, &second) == ERROR_NONE && second.epoch == 2);
+    CHECK(!hear(&stage, &first.node_key, "n1", 6));
+    CHECK(!view(&stage, "n1").draining && fleet_alive(stage.fleet) == 0);
+    CHECK(hear(&stage, &second.node_key, "n1", 1) && is_placed_on(&stage, "n1"));
+    restart(&stage);
+    CHECK(!view(&stage, "n1").draining && !hear(&stage, &first.node_key, "n1", 7));
+    close_stage(&stage);
+}
+
 /* --- draining, clocks --- */
 
 static struct enrol_grant enrolled(struct stage *stage, const char *node)
@@ -529,6 +551,7 @@ int main(void)
     one_use_one_name_one_key();
     a_token_ends_after_ten_minutes();
     a_living_name_is_not_given_away();
+    a_drained_name_is_given_away_alive();
     draining();
     clocks();
     both_keys_open_until_the_new_one_has();

@@ -55,6 +55,56 @@ static UNUSED void refresh_token(struct world *world, struct asked asked, const 
     mint(world, n, token);
 }
 
+/* ---- several rules in one batch ---- */
+
+struct gate {
+    struct world *world;
+    bool is_reached, is_open;
+};
+
+static enum kv_outcome gate_rule(struct kv *kv UNUSED, void *argument, struct error *err UNUSED)
+{
+    struct gate *gate = argument;
+    pthread_mutex_lock(&gate->world->mutex);
+    gate->is_reached = true;
+    pthread_cond_broadcast(&gate->world->changed);
+    while (!gate->is_open)
+        pthread_cond_wait(&gate->world->changed, &gate->world->mutex);
+    pthread_mutex_unlock(&gate->world->mutex);
+    return KV_APPLIED;
+}
+
+/** What is asked until gate_open is one batch. */
+static UNUSED void gate_shut(struct world *world, struct gate *gate)
+{
+    *gate = (struct gate){.world = world};
+    ledger_submit(world->ledger, gate_rule, NULL, gate);
+    pthread_mutex_lock(&world->mutex);
+    while (!gate->is_reached)
+        pthread_cond_wait(&world->changed, &world->mutex);
+    pthread_mutex_unlock(&world->mutex);
+}
+
+static UNUSED void gate_open(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->world->mutex);
+    gate->is_open = true;
+    pthread_cond_broadcast(&gate->world->changed);
+    pthread_mutex_unlock(&gate->world->mutex);
+}
+
+static enum kv_outcome step_rule(struct kv *kv UNUSED, void *argument UNUSED, struct error *err UNUSED)
+{
+    world_now += 1000;
+    return KV_APPLIED;
+}
+
+/** The clock goes on by a second between what was asked before and what is asked after. */
+static UNUSED void gate_step(struct world *world)
+{
+    ledger_submit(world->ledger, step_rule, NULL, NULL);
+}
+
 /* ---- signs of life ---- */
 
 /** `token` NULL: as who. The caller frees. */

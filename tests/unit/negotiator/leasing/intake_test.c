@@ -236,6 +236,15 @@ static void test_whose(struct stage *stage)
     records = json_pack("[{s:i, s:s}]", "n", 6, "detail", "no token");
     CHECK(upto(stage, "n1", SPOOL, records) == 6);
     check_last(stage, "detail", "no token");
+    /* Nor does a node put words into the mouth of somebody whose sandbox it is not. */
+    json_t *forged = record_of(7, HERE_ID);
+    json_object_set_new(forged, "principal", json_string("bob"));
+    CHECK(ship(stage, "n1", SPOOL, json_pack("[o]", forged), &intake, &err) == KV_APPLIED && intake.upto == 7);
+    CHECK(intake.refused == 1 && count_where(stage, "principal", "bob") == 0);
+    check_last(stage, "action", "audit.refused");
+    check_last(stage, "detail",
+               "spool=spl_aaaaaaaaaaaaaaaaaaaa n=7 action=exec: sandbox sbx_hhhhhhhhhhhhhhhhhhhh is of another principal "
+               "than bob");
 }
 
 static void test_hostile(struct stage *stage)

@@ -279,6 +279,27 @@ static void an_empty_ledger_destroys_nothing(struct world *world)
     CHECK(world_calls(world, "destroy", ID) == 0);
 }
 
+/* A node that names ever other ids fills neither ledger nor log with them. */
+static void invented_ids_are_told_of_in_bounds(struct world *world)
+{
+    ask_kind(world, (struct asked){.thread = "t"});
+    for (int beat = 0; beat < 4; beat++) {
+        json_t *list = json_array();
+        for (int i = 0; i < 500; i++) {
+            char id[RANDOM_ID_BYTES];
+            CHECK(text_format(id, sizeof id, "sbx_%020d", beat * 500 + i));
+            json_array_append_new(list, on_node(id, world_now, world_now + 60000));
+        }
+        full_beat(world, list);
+    }
+    size_t told = audited(world, (struct audited){.action = "sandbox.unknown"});
+    CHECK(told >= 1024 && told < 1024 + 64); /* a round is looked at at once */
+    CHECK(audited(world, (struct audited){.action = "sandbox.unknown", .detail = "more are not told"}) >= 1);
+    later(world, 3600000);
+    full_beat(world, holding("sbx_yyyyyyyyyyyyyyyyyyyy"));
+    CHECK(audited(world, (struct audited){.action = "sandbox.unknown"}) == told + 1);
+}
+
 static enum kv_outcome move_rule(struct kv *kv, void *argument, struct error *err)
 {
     struct look *look = argument;
@@ -353,6 +374,7 @@ int main(void)
     in_both_worlds(a_failing_store);
     in_both_worlds(an_epoch_only_rises);
     in_both_worlds(an_empty_ledger_destroys_nothing);
+    in_both_worlds(invented_ids_are_told_of_in_bounds);
     in_both_worlds(one_that_is_elsewhere);
     in_both_worlds(strangers_are_summed);
     in_both_worlds(deleting_twice_is_two_records);

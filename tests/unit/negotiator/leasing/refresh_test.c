@@ -278,6 +278,87 @@ static void test_signs_of_life(struct world *world)
     CHECK_KIND(sign_kind(world, "", ROLE_VIEWER, "t1", a.text), ERROR_TOKEN_EXPIRED);
 }
 
+/* Both in one batch: the mark is not durable yet when the refresh is decided, but comes before it. */
+static void refresh_behind(struct world *world, struct revoke asked)
+{
+    struct token a;
+    struct gate gate;
+    struct revoke_attempt revoked;
+    struct error err = {0};
+    get_token(world, T1, &a);
+    if (asked.kind == MARK_JTI)
+        asked.value = a.claims.jti;
+    if (asked.kind == MARK_FAMILY)
+        asked.value = a.claims.family;
+    struct attempt attempt = {.world = world};
+    struct negotiation *n = make_negotiation(&attempt, &T1);
+    n->current_token = memory_string(a.text);
+    gate_shut(world, &gate);
+    revoke_start(world, &revoked, asked);
+    gate_step(world);
+    CHECK(leasing_refresh(world->leasing, n, &err));
+    gate_open(&gate);
+    AUTO(negotiation) *answer = attempt_wait(&attempt);
+    CHECK_KIND(answer->refusal.kind, ERROR_TOKEN_REVOKED);
+    settle(world);
+    later(world, REVOCATION_WAIT_MS);
+    AUTO(revoking) *r = revoke_wait(&revoked);
+    CHECK_TEXT(r->refusal.message, "");
+}
+
+static void test_behind_a_revocation(struct world *world)
+{
+    refresh_behind(world, (struct revoke){.who = "ada", .role = ROLE_USER, .kind = MARK_THREAD, .value = "t1"});
+    refresh_behind(world, (struct revoke){.who = "ada", .role = ROLE_USER, .kind = MARK_PRINCIPAL, .value = "ada"});
+    refresh_behind(world, (struct revoke){.who = "ada", .role = ROLE_USER, .kind = MARK_JTI});
+    refresh_behind(world, (struct revoke){.who = "ada", .role = ROLE_USER, .kind = MARK_FAMILY});
+}
+
+/* A token that is issued behind a revocation in the same batch is not one of those that were revoked. */
+static void test_issued_behind_a_revocation(struct world *world)
+{
+    struct token a, b;
+    struct gate gate;
+    struct revoke_attempt revoked;
+    struct error err = {0};
+    get_token(world, T1, &a);
+    struct attempt attempt = {.world = world};
+    struct negotiation *n = make_negotiation(&attempt, &T1);
+    gate_shut(world, &gate);
+    revoke_start(world, &revoked, (struct revoke){.who = "ada", .role = ROLE_USER, .kind = MARK_THREAD, .value = "t1"});
+    CHECK(leasing_negotiate(world->leasing, n, &err));
+    gate_open(&gate);
+    AUTO(negotiation) *answer = attempt_wait(&attempt);
+    mint(world, answer, &b);
+    settle(world);
+    CHECK(is_refused(world, &a.claims, world_now) && !is_refused(world, &b.claims, world_now));
+    later(world, REVOCATION_WAIT_MS);
+    AUTO(revoking) *r = revoke_wait(&revoked);
+    CHECK_TEXT(r->refusal.message, "");
+}
+
+/* Every refresh leaves a mark on every node for as long as the old token would have lived. */
+static void test_refreshes_without_end(struct world *world)
+{
+    enum { ENOUGH = 15000 };
+    struct asked asked = {.thread = "t1", .wanted = {.ttl_s = 3600}};
+    struct token token;
+    get_token(world, asked, &token);
+    int done = 0;
+    for (enum error_kind kind = ERROR_NONE; kind == ERROR_NONE && done < ENOUGH; done++) {
+        AUTO(negotiation) *n = refresh(world, asked, token.text);
+        kind = n->refusal.kind;
+        if (kind == ERROR_NONE)
+            mint(world, n, &token);
+        else
+            CHECK_KIND(kind, ERROR_RATE_LIMITED);
+    }
+    CHECK(done > 1000 && done < ENOUGH);
+    CHECK(!is_refused(world, &token.claims, world_now + 60000)); /* not spent */
+    world_now += 600000;
+    refresh_token(world, asked, token.text, &token);
+}
+
 int main(void)
 {
     in_both_worlds(test_rotation);
@@ -295,5 +376,10 @@ int main(void)
     in_both_worlds(test_the_node_is_lost);
     in_both_worlds(test_a_refresh_is_a_sign_of_life);
     in_both_worlds(test_signs_of_life);
+    struct world *calm = world_new(0);
+    test_refreshes_without_end(calm);
+    world_free(calm);
+    in_both_worlds(test_behind_a_revocation);
+    in_both_worlds(test_issued_behind_a_revocation);
     return check_done();
 }

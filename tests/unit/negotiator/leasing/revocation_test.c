@@ -321,6 +321,75 @@ static void test_by_any_holder(struct world *world)
     CHECK(r->list->in_force && r->list->usable_until == 0);
 }
 
+/* Of one token any number of links can be made: who holds it must not fill ledger and nodes with them. */
+static void test_links_without_end(struct world *world)
+{
+    enum { ENOUGH = 100 };
+    struct scene scene;
+    char link[CAPABILITY_TEXT_BYTES];
+    struct error err = {0};
+    int done = 0;
+    set_scene(world, &scene);
+    enum error_kind kind = ERROR_NONE;
+    for (int i = 0; i < ENOUGH && kind == ERROR_NONE; i++, done++) {
+        char note[16];
+        snprintf(note, sizeof note, "link %d", i);
+        CHECK(capability_attenuate(link, scene.a1.text, &(struct capability_link){.note = note}, &err));
+        kind = revoke_kind(world, (struct revoke){.token = link});
+    }
+    CHECK_KIND(kind, ERROR_RATE_LIMITED);
+    CHECK(done > 30);
+    size_t marks = nodes.marks[0];
+    CHECK_KIND(revoke_kind(world, (struct revoke){.token = link}), ERROR_RATE_LIMITED);
+    CHECK_KIND(revoke_kind(world, (struct revoke){.token = scene.a2.text}), ERROR_NONE); /* another family */
+    CHECK_KIND(revoke_kind(world, (struct revoke){ADA, .token = scene.a1.text}), ERROR_NONE);
+    check_refused(world, &scene, "12");
+    CHECK(nodes.marks[0] == marks + 2);
+}
+
+/* With an API key too: every node keeps every mark. */
+static void test_marks_without_end(struct world *world)
+{
+    enum { ENOUGH = 300 };
+    char value[32];
+    for (unsigned kind = 0; kind < 2; kind++) {
+        enum error_kind answer = ERROR_NONE;
+        int done = 0;
+        for (; done < ENOUGH && answer == ERROR_NONE; done++) {
+            snprintf(value, sizeof value, kind ? "port@%d" : "tok_%d", done + 1);
+            answer = revoke_kind(world, (struct revoke){ADA, .kind = kind ? MARK_SCOPE : MARK_JTI, .value = value});
+        }
+        CHECK_KIND(answer, ERROR_RATE_LIMITED);
+        CHECK(kind ? done > 30 : done > 150);
+    }
+    CHECK_KIND(revoke_kind(world, (struct revoke){.who = "bob", .role = ROLE_USER, .value = value}), ERROR_INVALID);
+    CHECK_KIND(revoke_kind(world, (struct revoke){.who = "bob", .role = ROLE_USER, .kind = MARK_ALL}), ERROR_NONE);
+    CHECK_KIND(revoke_kind(world, (struct revoke){ROOT, .value = "tok_any"}), ERROR_NONE);
+    later(world, 3600000);
+    CHECK_KIND(revoke_kind(world, (struct revoke){ADA, .value = "tok_any"}), ERROR_NONE);
+}
+
+/* A thread that joins a sandbox and lets go leaves a mark that lives as long as its lease could have. */
+static void test_releases_without_end(struct world *world)
+{
+    enum { ENOUGH = 1000 };
+    struct token token;
+    get_token(world, T1, &token);
+    struct asked second = {.thread = "t2"};
+    memcpy(second.wanted.hint, token.claims.sandbox_id, RANDOM_ID_BYTES);
+    enum error_kind answer = ERROR_NONE;
+    int done = 0;
+    for (; done < ENOUGH && answer == ERROR_NONE; done++) {
+        get_token(world, second, &token);
+        answer = question_kind(world, QUESTION_RELEASE, "ada", ROLE_USER, "t2");
+    }
+    CHECK_KIND(answer, ERROR_RATE_LIMITED);
+    CHECK(done > 100);
+    CHECK(!is_refused(world, &token.claims, world_now)); /* a no ends nothing */
+    later(world, 600000);
+    CHECK_KIND(question_kind(world, QUESTION_RELEASE, "ada", ROLE_USER, "t2"), ERROR_NONE);
+}
+
 static void test_who_may_not(struct world *world)
 {
     struct scene scene;
@@ -612,6 +681,9 @@ int main(void)
     in_worlds(test_a_principal);
     in_worlds(test_scope_and_all);
     in_worlds(test_by_any_holder);
+    in_worlds(test_links_without_end);
+    in_worlds(test_marks_without_end);
+    in_worlds(test_releases_without_end);
     in_worlds(test_who_may_not);
     in_worlds(test_unknown_ids);
     in_worlds(test_within_one_second);

@@ -88,6 +88,14 @@ static uint32_t fake_key_epoch(void *context UNUSED, const char *node UNUSED)
     return 1;
 }
 
+/* As a node takes it (shared/node_protocol/DESIGN.md). */
+static void check_message(const json_t *message)
+{
+    const json_t *reason = json_object_get(message, "reason");
+    if (text_equal(json_string_value(json_object_get(message, "call")), "destroy"))
+        CHECK(json_is_string(reason) && json_string_length(reason) <= 63);
+}
+
 static void fake_call(void *context, const char *node, json_t *message,
                       void (*done)(void *cookie, const json_t *reply, const struct error *err), void *cookie)
 {
@@ -95,6 +103,7 @@ static void fake_call(void *context, const char *node, json_t *message,
     struct fake_call *call = memory_new(sizeof *call);
     *call = (struct fake_call){.message = message, .done = done, .cookie = cookie};
     CHECK_TEXT(node, "n1");
+    check_message(message);
     pthread_mutex_lock(&world->mutex);
     json_array_append(world->log, message);
     *world->last = call;

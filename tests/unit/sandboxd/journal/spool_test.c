@@ -271,15 +271,46 @@ static void test_segments(void)
     close_folder();
 }
 
+/* One sandbox fills what it may while the negotiator is away; the others go on, each with its part. */
+static void test_shares(void)
+{
+    open_folder();
+    AUTO(spool) *spool = open_spool(1 << 20, false);
+    struct spool_figures figures;
+    struct error err = {0};
+    uint64_t before = 0;
+    static const char *const IDS[] = {"sbx_a", "sbx_b", "sbx_c"};
+    for (unsigned i = 0; i < 3; i++) {
+        struct spool_record record = {.action = "exec", .sandbox_id = IDS[i], .detail = "id=x "};
+        unsigned added = 0;
+        err = (struct error){0};
+        while (added < 100000 && spool_add(spool, &record, &err))
+            added++;
+        spool_figures(spool, &figures);
+        uint64_t left = (1 << 20) - figures.bytes, took = figures.bytes - (before > 1 << 19 ? before : 1 << 19);
+        CHECK(err.kind == ERROR_DISK_FULL && strstr(err.message, "too many of this sandbox") != NULL);
+        CHECK(added > 100 && took > left - left / 8 && took < left + left / 8);
+        before = figures.bytes;
+    }
+    struct spool_record first = {.action = "exec", .sandbox_id = IDS[0], .detail = "id=x "};
+    CHECK(!spool_add(spool, &first, &err));
+    struct taken taken = {0};
+    take_all(spool, &taken, figures.records); /* the negotiator is back: all as before */
+    CHECK(spool_add(spool, &first, &err));
+    json_decref(taken.all);
+    close_folder();
+}
+
 static void test_full_refuses(void)
 {
     open_folder();
     AUTO(spool) *spool = open_spool(1 << 20, false);
-    struct spool_record record = {.action = "exec", .outcome = "ok", .sandbox_id = "sbx_a", .detail = "id=x "};
+    struct spool_record record = {.action = "exec", .outcome = "ok", .detail = "id=x "};
     struct error err = {0};
     unsigned added = 0;
     while (added < 100000 && spool_add(spool, &record, &err))
         added++;
+    record.sandbox_id = "sbx_a";
     CHECK(added > 5000 && added < 100000);
     CHECK(err.kind == ERROR_DISK_FULL);
     CHECK(strstr(err.message, "1 MiB of them wait for the negotiator") != NULL);
@@ -731,6 +762,7 @@ int main(void)
     test_record_cut();
     test_goes_on_after_restart();
     test_segments();
+    test_shares();
     test_full_refuses();
     test_refusals_are_summed();
     test_refusals_leave_room();
