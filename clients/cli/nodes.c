@@ -9,14 +9,14 @@
 #include <string.h>
 
 static const char HELP[] =
-    "usage: parley nodes                          list them\n"
+    "usage: parley nodes                            list them\n"
     "       parley nodes add NAME [--token-file F]  let a machine join once; prints what to run there\n"
-    "       parley nodes drain NAME               place no new sandboxes there; those it has live on\n"
-    "       parley nodes undrain NAME             place there again\n"
-    "       parley nodes rekey NAME               give it a new key; the tokens of its sandboxes end, clients\n"
-    "                                             negotiate anew\n"
-    "       parley nodes lost NAME                give one up that is not heard any more: its sandboxes end as\n"
-    "                                             node_lost\n\n"
+    "       parley nodes drain NAME                 place no new sandboxes there; those it has live on\n"
+    "       parley nodes undrain NAME               place there again\n"
+    "       parley nodes rekey NAME                 give it a new key; the tokens of its sandboxes end,\n"
+    "                                               clients negotiate anew\n"
+    "       parley nodes lost NAME                  give one up that is not heard any more: its sandboxes\n"
+    "                                               end as node_lost\n\n"
     "  --token-file F     put the join token into F (0600) instead of showing it\n" CLI_COMMON_HELP;
 
 static void print_row(const json_t *node)

@@ -30,9 +30,10 @@ static const char HELP[] =
     "  --reason TEXT      kept with it and in the audit, 1 to 255 bytes\n"
     "  --before TIME      only those issued until then (2026-11-22T10:00:00Z; default now); for sandbox, thread,\n"
     "                     principal, scope and all\n"
-    "  --owner P          the thread's principal (admin)\n" CLI_COMMON_HELP
-    "\nExit status: 0 in force on every node, 3 durable but pending on some (`parley revocations ID` follows), 1 not "
-    "done, 2 wrong use.\n";
+    "  --owner P          only tokens of principal P (admin); with thread, jti, link, family, scope and "
+    "all\n" CLI_COMMON_HELP
+    "\nExit status: 0 in force on every node, 3 durable but pending on some (`parley revocations ID` follows),\n"
+    "1 not done, 2 wrong use.\n";
 
 struct revoke_options {
     struct cli_common common;
