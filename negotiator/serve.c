@@ -155,7 +155,7 @@ static bool start_server(struct service *service, struct error *err)
     return true;
 }
 
-/* Their heartbeats tell what we cannot know: without asking, up to 2 s pass until a node that is there takes anything. */
+/* Until its heartbeat a node takes nothing: without asking that would be up to 2 s. */
 static void call_nodes(struct fleet *fleet)
 {
     size_t count = 0;

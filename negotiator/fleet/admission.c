@@ -10,6 +10,7 @@
 
 #define JOIN_PREFIX "join/"
 enum { JOIN_KEY_BYTES = sizeof JOIN_PREFIX + 32 };
+static const uint64_t SECOND_NS = 1000000000;
 
 void fleet_asking_done(struct fleet_asking *asking)
 {
@@ -201,6 +202,26 @@ static enum kv_outcome answer_again(struct admission *run, const struct fleet_ro
     return KV_APPLIED;
 }
 
+/* Of one that is proved. Whoever saw it on the network can send it again, as often as he likes: recorded once a second.
+ */
+static enum kv_outcome refuse_enrolment(struct admission *run, enum error_kind kind, const char *why)
+{
+    const struct fleet *fleet = run->fleet;
+    if (fleet->enrol_refused_ns == 0 || fleet->options.boot_ns() - fleet->enrol_refused_ns >= SECOND_NS)
+        return refuse(run, "node.enrol", kind, why);
+    error_set(&run->asking->refusal, kind, "%s", why);
+    return KV_APPLIED;
+}
+
+/* All nodes are in memory, and are read at the start. */
+static bool has_room(struct fleet *fleet, const char *node)
+{
+    pthread_mutex_lock(&fleet->registry_lock);
+    bool room = fleet->node_count < FLEET_NODES_MAX || fleet_node_of(fleet, node, false);
+    pthread_mutex_unlock(&fleet->registry_lock);
+    return room;
+}
+
 static bool is_living(struct fleet *fleet, const char *node)
 {
     char url[FLEET_URL_BYTES];
@@ -212,8 +233,10 @@ static enum kv_outcome admit(struct admission *run, struct fleet_row *row, struc
     struct fleet_asking *asking = run->asking;
     bool same_key = row->has_public_key && sodium_memcmp(row->public_key, asking->request.public_key, 32) == 0;
     if (!same_key && !row->draining && is_living(run->fleet, asking->node))
-        return refuse(run, "node.enrol", ERROR_CONFLICT,
-                      "a living node with another key has this name; drain it first to put it out");
+        return refuse_enrolment(run, ERROR_CONFLICT,
+                                "a living node with another key has this name; drain it first to put it out");
+    if (!has_room(run->fleet, asking->node))
+        return refuse_enrolment(run, ERROR_QUOTA, "there are as many nodes as there may be");
     /* Who has the name from now on shares no key with who had it: what that one's sandboxes took is over. */
     asking->replaced = !same_key;
     if (!same_key && row->revision > 0) {
@@ -259,7 +282,7 @@ static enum kv_outcome enrol(struct admission *run)
         return admit(run, &row, &join);
     if (sodium_memcmp(join.used_by, asking->request.public_key, sizeof join.used_by) == 0)
         return answer_again(run, &row);
-    return refuse(run, "node.enrol", ERROR_CONFLICT, "another key has used this join token; make a new one");
+    return refuse_enrolment(run, ERROR_CONFLICT, "another key has used this join token; make a new one");
 }
 
 /* --- draining and re-keying --- */
@@ -309,6 +332,10 @@ enum kv_outcome fleet_rule(struct kv *kv, struct fleet_asking *asking, struct er
 void fleet_made(struct fleet_asking *asking)
 {
     struct fleet *fleet = asking->fleet;
+    bool refused = asking->refusal.kind == ERROR_CONFLICT || asking->refusal.kind == ERROR_QUOTA;
+    uint64_t now = fleet->options.boot_ns();
+    if (asking->verb == FLEET_ENROL && refused && now - fleet->enrol_refused_ns >= SECOND_NS)
+        fleet->enrol_refused_ns = now;
     if (!asking->changed)
         return;
     pthread_mutex_lock(&fleet->registry_lock);

@@ -75,6 +75,7 @@ struct fleet {
     pthread_mutex_t registry_lock; /* guards nodes and node_count */
     struct fleet_node **nodes;
     size_t node_count;
+    uint64_t enrol_refused_ns;  /* boot clock, when that was last recorded; 0 never. The ledger thread's */
     pthread_mutex_t queue_lock; /* guards all below */
     pthread_cond_t queued;
     struct fleet_job *first, **last;

@@ -14,6 +14,7 @@ struct leasing *leasing_new(const struct leasing_options *options)
 {
     struct leasing *leasing = memory_new(sizeof *leasing);
     leasing->options = *options;
+    leasing->started_ms = options->wall_ms();
     leasing->master = *options->master;
     leasing->options.master = &leasing->master;
     if (!text_copy(leasing->deployment, sizeof leasing->deployment, options->deployment))

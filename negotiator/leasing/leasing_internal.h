@@ -27,15 +27,16 @@ struct leasing {
     char deployment[CAPABILITY_ID_BYTES];
     struct key master, audit_key;
     atomic_bool stopping;
+    int64_t started_ms;       /* wall clock */
     struct starting starting; /* ledger thread */
     struct strangers *strangers;
-    struct holding holding; /* ledger thread */
-    struct retention retention; /* ledger thread */
+    struct holding holding;          /* ledger thread */
+    struct retention retention;      /* ledger thread */
     struct marks *marks;             /* ledger thread */
     struct revocations *revocations; /* ledger thread */
     struct allowance *allowance;     /* ledger thread */
-    struct presence presence; /* ledger thread */
-    struct reaper reaper;     /* ledger thread */
+    struct presence presence;        /* ledger thread */
+    struct reaper reaper;            /* ledger thread */
 };
 
 /** A working set for one run; its change is the caller's to free. */
@@ -55,8 +56,8 @@ bool caller_may(const struct caller *caller, enum role needed, struct error *ref
 bool ending_begin(struct work *work, struct sandbox *sandbox, const char *reason) MUST_USE;
 /** Ends one that its node no longer has, or never had; `state` terminated or failed. */
 bool ending_finish(struct work *work, struct sandbox *sandbox, enum sandbox_state state, const char *reason) MUST_USE;
-/** Ends one lease; the last one begins the end of the sandbox, *last says so. Else a mark that refuses the lease's tokens
- *  is in the change, and in *mark for marks_made (number 0: none). */
+/** Ends one lease; the last one begins the end of the sandbox, *last says so. Else a mark that refuses the lease's
+ * tokens is in the change, and in *mark for marks_made (number 0: none). */
 bool ending_release(struct work *work, struct sandbox *sandbox, const struct lease *lease, const char *reason,
                     bool *last, struct mark *mark) MUST_USE;
 /** Marks as terminated in a change of its own, with a record. work's change is not used. */
@@ -145,8 +146,8 @@ void hourly_start(struct leasing *leasing);
 
 /* retention.c */
 
-/** From now on audit records that are old enough go, a sealed segment a time (audit_keep_days). From leasing_start, once;
- *  blocks for nothing. */
+/** From now on audit records that are old enough go, a sealed segment a time (audit_keep_days). From leasing_start,
+ * once; blocks for nothing. */
 void retention_start(struct leasing *leasing);
 
 /* refusals.c */
@@ -182,10 +183,11 @@ void marks_add(struct work *work, struct mark *mark);
 /** The change is durable: it is in force here, and goes to the nodes with their next heartbeats, or `urgent`: at once.
  *  In the `done` of that rule, so that marks come in the order of their numbers. */
 void marks_made(struct leasing *leasing, const struct mark *mark, bool urgent);
-/** A node told, in a heartbeat or as the answer to a push, up to where it has the marks of which ledger (NULL: none). */
+/** A node told, in a heartbeat or as the answer to a push, up to where it has the marks of which ledger (NULL: none).
+ */
 void marks_heard(struct leasing *leasing, const char *node, const char *ledger_id, uint64_t cursor);
-/** Whether this caller's principal may add a mark that has to be kept until `until` (s); *charged: an earlier run of the
- *  rule took it already. Else refusal says to come back. Admins may always. */
+/** Whether this caller's principal may add a mark that has to be kept until `until` (s); *charged: an earlier run of
+ * the rule took it already. Else refusal says to come back. Admins may always. */
 bool marks_may_add(struct work *work, const struct caller *caller, int64_t until, bool *charged,
                    struct error *refusal) MUST_USE;
 /** {"ledger_id", "after", "upto", "marks"}: what that node lacks, at most MARKS_PAGE_MAX marks; NULL: it has all. The

@@ -119,18 +119,18 @@ static void take_up_postponed(struct presence_node *node)
     }
 }
 
-void presence_hear(struct presence_node *node, uint64_t incarnation, int64_t now)
+void presence_hear(struct presence_node *node, uint64_t incarnation, int64_t made)
 {
     bool same = node->heard_ms > 0 && node->incarnation == incarnation;
-    bool in_order = same && node->heard_ms <= now; /* else the clock was set back */
+    bool in_order = same && node->heard_ms <= made; /* else the clock was set back */
     if (!same) {
         drop_entries(node);
         node->has_list = false;
     }
     node->incarnation = incarnation;
     node->previous_ms = in_order ? node->heard_ms : 0;
-    node->heard_ms = now;
-    if (now >= node->postponed_until_ms)
+    node->heard_ms = made;
+    if (made >= node->postponed_until_ms)
         take_up_postponed(node);
 }
 

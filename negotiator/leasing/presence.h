@@ -25,14 +25,14 @@ struct presence_node {
     bool has_list;               /* a full list of this incarnation was heard, and nothing missed since */
     bool is_walked;              /* its sandboxes are being looked at: all, or those told anew */
     bool walk_again, pick_again; /* all, those told anew, are to be once that is over */
-    int64_t heard_ms;            /* when its last heartbeat came */
+    int64_t heard_ms;            /* when its last heartbeat was made, by its clock or ours, which is earlier */
     int64_t previous_ms;         /* and the one before of the same incarnation, in this order; 0 none */
-    void *entries; /* tsearch(3) */
+    void *entries;               /* tsearch(3) */
     size_t count;
     struct presence_entry *unlooked;  /* the ledger is to be asked about these */
     struct presence_entry *postponed; /* and about these, as it failed, from then on */
     int64_t postponed_until_ms;
-    int64_t unknown_hour;            /* since 1970: then so many were recorded that the ledger does not know */
+    int64_t unknown_hour; /* since 1970: then so many were recorded that the ledger does not know */
     unsigned unknown_told;
 };
 
@@ -50,8 +50,8 @@ struct presence_node *presence_node(struct presence *presence, const char *node)
 /** NULL when the node (NULL: none) did not name it. */
 struct presence_entry *presence_entry(const struct presence_node *node, const char *id) MUST_USE;
 
-/** A heartbeat came: forgets what an earlier incarnation told. */
-void presence_hear(struct presence_node *node, uint64_t incarnation, int64_t now);
+/** A heartbeat came that was made at `made`: forgets what an earlier incarnation told. */
+void presence_hear(struct presence_node *node, uint64_t incarnation, int64_t made);
 
 /** Takes its `sandboxes` and `ended`; `full`: what it does not name is not there. Of those that are new, or have
  * another deadline or epoch than before, the ledger is to be asked. */

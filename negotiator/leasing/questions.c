@@ -64,6 +64,16 @@ static bool find_presented(struct work *work, struct question *q)
            error_set(&q->refusal, ERROR_NOT_FOUND, "the lease of this token has ended; negotiate again");
 }
 
+/* A capability, perhaps a narrow one in other hands, is for one thread: it tells nothing of what else its principal
+ * has. */
+static void hide_others(struct question *q)
+{
+    json_decref(q->sandbox.metadata);
+    json_decref(q->sandbox.threads);
+    q->sandbox.metadata = q->sandbox.threads = NULL;
+    sandbox_add_thread(&q->sandbox, q->thread_id);
+}
+
 /* No record: it is no use of anything, and comes every minute of every lease. */
 static bool sign(struct work *work, struct question *q)
 {
@@ -71,6 +81,8 @@ static bool sign(struct work *work, struct question *q)
         return false;
     negotiate_touch(&q->lease, 0, work->now);
     store_put_lease(work, caller_owner(&q->caller), &q->lease);
+    if (q->token)
+        hide_others(q);
     return true;
 }
 

@@ -6,6 +6,7 @@
 
 static const int64_t DEADLINE_SLACK_MS = 1000;   /* a node counts on another clock */
 static const int64_t SOON_MS = 3000;             /* by then the node has told more */
+static const int64_t START_GRACE_MS = 60000;     /* the longest `heartbeat_every` that clients are told */
 static const int64_t NEVER_RETURNED_MS = 120000; /* after its deadline: the node has ended it by then, if it lives */
 static const uint32_t EPOCH_MAX = UINT32_MAX / 2;
 static const int64_t HOUR_MS = 3600000;
@@ -117,11 +118,20 @@ static bool has_told_since(const struct run *run, int64_t moment)
     return run->node && run->node->has_list && run->node->heard_ms >= moment;
 }
 
+/* Before that nobody can be called idle: it may have been long in the making, and while this process was away nobody
+ * could give it a sign of life. */
+static int64_t first_end(const struct run *run, const struct lease *lease)
+{
+    int64_t idle = lease->idle_timeout_s * 1000, started = run->look->leasing->started_ms;
+    int64_t made = run->look->sandbox.active_since + idle;
+    int64_t heard = started <= run->work.now ? started + (idle < START_GRACE_MS ? idle : START_GRACE_MS) : 0;
+    return made > heard ? made : heard;
+}
+
 static void look_at_lease(const struct run *run, const struct lease *lease, struct held *held)
 {
-    int64_t now = run->work.now, active_since = run->look->sandbox.active_since;
-    int64_t ends = presence_expiry(run->entry, lease, now);
-    int64_t first = active_since + lease->idle_timeout_s * 1000; /* it may have been long in the making */
+    int64_t now = run->work.now;
+    int64_t ends = presence_expiry(run->entry, lease, now), first = first_end(run, lease);
     if (first > ends)
         ends = first < lease->max_expires_at ? first : lease->max_expires_at;
     bool is_old = lease->max_expires_at <= now;

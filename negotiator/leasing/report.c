@@ -62,13 +62,22 @@ static void take_marks(struct leasing_report *report)
     report->marks = marks_page(report->leasing, report->node);
 }
 
+/* When the node made it, for that is what it says something about: somebody on the network may hold it back for as long
+ * as it is taken. Never in the future, whatever the node's clock says. */
+static int64_t made_at(const struct leasing_report *report)
+{
+    json_int_t told = json_integer_value(json_object_get(report->message, "time"));
+    int64_t now = report->leasing->options.wall_ms();
+    return told > 0 && told < now ? told : now;
+}
+
 void leasing_report_act(struct leasing_report *report)
 {
     struct leasing *leasing = report->leasing;
     const json_t *says = json_object_get(report->message, "full");
     bool full = says == NULL || json_is_true(says); /* a node that does not say names all, always */
     struct presence_node *node = presence_node(&leasing->presence, report->node);
-    presence_hear(node, report->incarnation, leasing->options.wall_ms());
+    presence_hear(node, report->incarnation, made_at(report));
     presence_take(node, report->message, full);
     reaper_look(leasing, node, full);
     take_marks(report);

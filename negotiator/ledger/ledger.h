@@ -15,7 +15,8 @@
 struct ledger;
 
 /** A rule: decides and applies. Runs on the ledger thread inside a batch, and again from its start after KV_CONFLICT:
- * it must leave nothing but `argument`'s results behind, set anew each time. It applies at most one change, and last.
+ * it must leave nothing but `argument`'s results behind, set anew each time. It applies one change at most, and last;
+ * or several that each are whole by themselves, and that a run after them finds made.
  *  KV_FAILED with err is the answer then; LEDGER_RETRIES_MAX conflicts in a row are ERROR_INTERNAL. */
 typedef enum kv_outcome ledger_rule(struct kv *kv, void *argument, struct error *err);
 

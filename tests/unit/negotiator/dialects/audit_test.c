@@ -104,6 +104,26 @@ static void filters(void)
     }
 }
 
+static void *search_aside(void *argument UNUSED)
+{
+    for (int i = 0; i < 10; i++) {
+        check_records(stage.ada, "", "1 2 5");
+        check_records(stage.admin, "?all=1&link=lnk_b", "2 5");
+    }
+    return NULL;
+}
+
+/* Their steps take turns: each gets its own answer. */
+static void many_search_at_once(void)
+{
+    pthread_t threads[16];
+    for (size_t i = 0; i < 16; i++)
+        CHECK(pthread_create(&threads[i], NULL, search_aside, NULL) == 0);
+    for (size_t i = 0; i < 16; i++)
+        pthread_join(threads[i], NULL);
+    CHECK(stage.plane.searches == NULL && !stage.plane.is_searching);
+}
+
 static void the_head(void)
 {
     AUTO_ANSWER head = as(stage.viewer, "GET", "/audit/head", "");
@@ -182,6 +202,7 @@ int main(void)
     the_head();
     who_sees_what();
     filters();
+    many_search_at_once();
     refusals_are_records();
     the_proof();
     stage_close();

@@ -233,6 +233,11 @@ static void one_use_one_name_one_key(void)
     CHECK(enrol(&stage, &token, "n1", &pair, &again) == ERROR_NONE && memcmp(&again, &grant, sizeof grant) == 0);
     CHECK(records(&stage) == before + 1);
     CHECK(enrol(&stage, &token, "n1", &other, &again) == ERROR_CONFLICT);
+    for (int i = 0; i < 20; i++) /* seen on the network, and sent again and again */
+        CHECK(enrol(&stage, &token, "n1", &other, &again) == ERROR_CONFLICT);
+    CHECK(records(&stage) == before + 2);
+    boot_ns += 1000000000;
+    CHECK(enrol(&stage, &token, "n1", &other, &again) == ERROR_CONFLICT && records(&stage) == before + 3);
     restart(&stage);
     CHECK(enrol(&stage, &token, "n1", &other, &again) == ERROR_CONFLICT);
     CHECK(enrol(&stage, &token, "n1", &pair, &again) == ERROR_NONE);
@@ -310,6 +315,25 @@ static void a_drained_name_is_given_away_alive(void)
     CHECK(hear(&stage, &second.node_key, "n1", 1) && is_placed_on(&stage, "n1"));
     restart(&stage);
     CHECK(!view(&stage, "n1").draining && !hear(&stage, &first.node_key, "n1", 7));
+    close_stage(&stage);
+}
+
+/* One more than fit would be read at the next start, which would then be none. */
+static void there_are_so_many_nodes_at_most(void)
+{
+    struct stage stage = open_stage();
+    struct enrol_pair pair;
+    struct enrol_grant grant;
+    enrol_node_pair(&pair);
+    for (int i = 0; i <= FLEET_NODES_MAX; i++) {
+        char name[LINK_NODE_BYTES];
+        CHECK(text_format(name, sizeof name, "n%d", i));
+        struct join_token token = token_for(&stage, name);
+        CHECK(enrol(&stage, &token, name, &pair, &grant) == (i < FLEET_NODES_MAX ? ERROR_NONE : ERROR_QUOTA));
+    }
+    struct join_token token = token_for(&stage, "n7");
+    CHECK(enrol(&stage, &token, "n7", &pair, &grant) == ERROR_NONE);
+    restart(&stage);
     close_stage(&stage);
 }
 
@@ -552,6 +576,7 @@ int main(void)
     a_token_ends_after_ten_minutes();
     a_living_name_is_not_given_away();
     a_drained_name_is_given_away_alive();
+    there_are_so_many_nodes_at_most();
     draining();
     clocks();
     both_keys_open_until_the_new_one_has();

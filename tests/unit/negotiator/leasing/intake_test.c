@@ -242,9 +242,10 @@ static void test_whose(struct stage *stage)
     CHECK(ship(stage, "n1", SPOOL, json_pack("[o]", forged), &intake, &err) == KV_APPLIED && intake.upto == 7);
     CHECK(intake.refused == 1 && count_where(stage, "principal", "bob") == 0);
     check_last(stage, "action", "audit.refused");
-    check_last(stage, "detail",
-               "spool=spl_aaaaaaaaaaaaaaaaaaaa n=7 action=exec: sandbox sbx_hhhhhhhhhhhhhhhhhhhh is of another principal "
-               "than bob");
+    check_last(
+        stage, "detail",
+        "spool=spl_aaaaaaaaaaaaaaaaaaaa n=7 action=exec: sandbox sbx_hhhhhhhhhhhhhhhhhhhh is of another principal "
+        "than bob");
 }
 
 static void test_hostile(struct stage *stage)

@@ -247,6 +247,27 @@ static void lost_by_the_node(struct world *world)
     CHECK_TEXT(reason, "node_lost");
 }
 
+/* Who holds heartbeats back on the network makes no sandbox seem lost that was made since they were. */
+static void held_back_on_the_network(struct world *world)
+{
+    char id[RANDOM_ID_BYTES], reason[SANDBOX_REASON_BYTES];
+    full_beat(world, json_array());
+    world_now += 7000;
+    ask_id(world, (struct asked){.thread = "t"}, id);
+    world_delay = 6000;
+    for (int i = 0; i < 4; i++) {
+        world_now += 1000;
+        full_beat(world, json_array());
+        CHECK(state_of(world, id, reason) == SANDBOX_ACTIVE);
+    }
+    world_delay = 0;
+    world_now += 10000;
+    full_beat(world, json_array());
+    world_now += 1000;
+    full_beat(world, json_array());
+    CHECK(state_of(world, id, reason) == SANDBOX_TERMINATED);
+}
+
 /* What a difference does not name is as it was. */
 static void unnamed_is_unchanged(struct world *world)
 {
@@ -450,6 +471,7 @@ int main(void)
     in_both_worlds(provisioning_is_finished_when_it_is_due);
     in_both_worlds(reasons_are_those_that_are_known);
     in_both_worlds(lost_by_the_node);
+    in_both_worlds(held_back_on_the_network);
     in_both_worlds(unnamed_is_unchanged);
     in_both_worlds(a_full_list_is_asked_for);
     in_both_worlds(used_in_the_last_second);

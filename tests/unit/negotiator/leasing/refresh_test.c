@@ -211,6 +211,21 @@ static void test_a_restored_ledger(struct world *world)
     refresh_token(world, T1, c.text, &a);
 }
 
+/* A grant's first token has its family's id, and so no row of its own: it is found by the family's, also once spent. */
+static void test_rows_of_a_grant(struct world *world)
+{
+    struct token a, b;
+    get_token(world, (struct asked){.thread = "t1", .wanted = {.ttl_s = 600}}, &a);
+    CHECK(has_row(world, "family", a.claims.jti) && !has_row(world, "token", a.claims.jti));
+    refresh_token(world, (struct asked){.thread = "t1", .wanted = {.ttl_s = 3600}}, a.text, &b);
+    CHECK(has_row(world, "token", b.claims.jti));
+    struct revoke asked = {.who = "ada", .role = ROLE_USER, .value = a.claims.jti};
+    AUTO(revoking) *r = revoke_it(world, asked);
+    CHECK_TEXT(r->refusal.message, "");
+    CHECK(r->list->usable_until == a.claims.expires_at); /* not the family's */
+    CHECK(is_refused(world, &a.claims, world_now) && !is_refused(world, &b.claims, world_now));
+}
+
 static void test_the_lease_ends(struct world *world)
 {
     struct token a, b;
@@ -253,7 +268,11 @@ static void test_signs_of_life(struct world *world)
 {
     struct token a, bobs;
     char narrow[CAPABILITY_TEXT_BYTES];
-    get_token(world, (struct asked){.thread = "t1", .wanted = {.idle_timeout_s = 600}}, &a);
+    struct asked asked = {.thread = "t1", .wanted = {.idle_timeout_s = 600}}, other = {.thread = "t9"};
+    asked.wanted.metadata = json_pack("{s:s}", "for", "her eyes");
+    get_token(world, asked, &a);
+    memcpy(other.wanted.hint, a.claims.sandbox_id, RANDOM_ID_BYTES);
+    get_token(world, other, &bobs);
     get_token(world, (struct asked){.who = "bob", .thread = "t1"}, &bobs);
     attenuate(&a, narrow);
     world_now += 100000;
@@ -266,6 +285,9 @@ static void test_signs_of_life(struct world *world)
     CHECK_TEXT(by_token->refusal.message, "");
     CHECK(by_token->lease.expires_at == world_now + 600000);
     CHECK_TEXT(by_token->lease.id, a.claims.lease);
+    CHECK(json_array_size(q->sandbox.threads) == 2 && json_object_size(q->sandbox.metadata) == 1);
+    CHECK(json_array_size(by_token->sandbox.threads) == 1 && json_object_size(by_token->sandbox.metadata) == 0);
+    CHECK_TEXT(json_string_value(json_array_get(by_token->sandbox.threads, 0)), "t1");
     CHECK_KIND(sign_kind(world, "ada", ROLE_VIEWER, "t1", NULL), ERROR_FORBIDDEN);
     CHECK_KIND(sign_kind(world, "ada", ROLE_USER, "t2", NULL), ERROR_NOT_FOUND);
     CHECK_KIND(sign_kind(world, "", ROLE_VIEWER, "t2", a.text), ERROR_NOT_FOUND);
@@ -372,6 +394,7 @@ int main(void)
     in_both_worlds(test_scopes_only_narrow);
     in_both_worlds(test_ttl);
     in_both_worlds(test_a_restored_ledger);
+    in_both_worlds(test_rows_of_a_grant);
     in_both_worlds(test_the_lease_ends);
     in_both_worlds(test_the_node_is_lost);
     in_both_worlds(test_a_refresh_is_a_sign_of_life);
