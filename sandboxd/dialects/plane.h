@@ -15,7 +15,7 @@ struct plane {
     struct node_seal *seal;
     struct marks *marks;
     struct spool *spool;
-    bool omit_argv; /* of records of commands (audit_argv) */
+    bool omit_argv;              /* of records of commands (audit_argv) */
     void (*beat)(void *context); /* a heartbeat is to go at once; any thread */
     void *beat_context;
 };

@@ -386,7 +386,7 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
     front->context.plane.omit_argv = !front->settings->audit_argv;
     front->context.plane.beat = on_news;
     front->context.plane.beat_context = front;
-    front->streams = streams_new();
+    front->streams = streams_new(sandboxes);
     bool served = open_journal(front, err) && serve(front, err);
     close_journal(front);
     return served;

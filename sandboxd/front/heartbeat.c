@@ -150,6 +150,9 @@ static void take_reply(struct heartbeat *heartbeat, const struct told *told, con
             registry_reported(registry, json_string_value(id));
     }
     registry_told(registry, told->lines, told->count);
+    const json_t *time = json_object_get(reply, "time"); /* within seconds of ours, or it would not have been opened */
+    if (json_is_integer(time))
+        marks_tell_time(heartbeat->options.marks, json_integer_value(time));
     bool was_full = heartbeat->full;
     heartbeat->full = json_is_true(json_object_get(reply, "full_wanted"));
     if (heartbeat->full && !was_full)

@@ -1,4 +1,5 @@
-/* streams.c - one post to each loop, which looks through its own requests. */
+/* streams.c - one post to each loop, which looks through its own requests; then one more, behind what these had asked
+ * of sandboxes on other loops. */
 #include "sandboxd/front/streams.h"
 
 #include "sandboxd/dialects/plane.h"
@@ -12,14 +13,16 @@
 static const uint64_t SWEEP_NS = UINT64_C(15) * 1000000000;
 
 struct streams {
+    struct sandboxes *sandboxes;
     pthread_mutex_t mutex; /* guards loops: a loop that has ended gets no post */
     struct loop *loops[SANDBOXES_LOOPS_MAX];
     struct loop_timer *sweeps[SANDBOXES_LOOPS_MAX]; /* each its loop's */
 };
 
-struct streams *streams_new(void)
+struct streams *streams_new(struct sandboxes *sandboxes)
 {
     struct streams *streams = memory_new(sizeof *streams);
+    streams->sandboxes = sandboxes;
     pthread_mutex_init(&streams->mutex, NULL);
     return streams;
 }
@@ -47,16 +50,50 @@ static void end(struct http_request *request, const struct caller *caller, const
 
 /* ---- marks ---- */
 
-/* One batch on its way over the loops. */
+/* One batch on its way over the loops, twice: requests first, then what they had asked for. */
 struct cut {
+    struct streams *streams;
     struct marks_batch *batch;
+    bool revokes;     /* not only what was spent */
+    bool is_second;   /* all are through for the first time */
     atomic_uint left; /* loops that are not through, and one for who posts */
 };
+
+static void cut_through(struct cut *cut);
+
+static void cut_post(struct cut *cut, void (*run)(void *cookie))
+{
+    struct streams *streams = cut->streams;
+    cut->left = 1;
+    pthread_mutex_lock(&streams->mutex);
+    for (unsigned i = 0; i < SANDBOXES_LOOPS_MAX; i++)
+        if (streams->loops[i]) {
+            cut->left++;
+            loop_post(streams->loops[i], run, cut);
+        }
+    pthread_mutex_unlock(&streams->mutex);
+    cut_through(cut);
+}
+
+/* What a request asked of a sandbox of this loop before it was cut stood before this post. What still waits for its
+ * sandbox to be reached was judged before the marks, and must not begin after they are acknowledged. */
+static void refuse_waiting(void *cookie)
+{
+    struct cut *cut = cookie;
+    if (cut->revokes)
+        sandboxes_refuse_waiting(cut->streams->sandboxes);
+    cut_through(cut);
+}
 
 static void cut_through(struct cut *cut)
 {
     if (atomic_fetch_sub(&cut->left, 1) != 1)
         return;
+    if (!cut->is_second) {
+        cut->is_second = true;
+        cut_post(cut, refuse_waiting);
+        return;
+    }
     marks_cut_done(cut->batch);
     free(cut);
 }
@@ -80,20 +117,20 @@ static void cut_loop(void *cookie)
     cut_through(cookie);
 }
 
+static bool note_revoking(void *cookie, const struct mark *mark)
+{
+    bool *revokes = cookie;
+    *revokes = mark->from_ms == 0;
+    return !*revokes;
+}
+
 void streams_cut(void *context, struct marks_batch *batch)
 {
-    struct streams *streams = context;
     struct cut *cut = memory_new(sizeof *cut);
+    cut->streams = context;
     cut->batch = batch;
-    cut->left = 1;
-    pthread_mutex_lock(&streams->mutex);
-    for (unsigned i = 0; i < SANDBOXES_LOOPS_MAX; i++)
-        if (streams->loops[i]) {
-            cut->left++;
-            loop_post(streams->loops[i], cut_loop, cut);
-        }
-    pthread_mutex_unlock(&streams->mutex);
-    cut_through(cut);
+    marks_batch_each(batch, note_revoking, &cut->revokes);
+    cut_post(cut, cut_loop);
 }
 
 /* ---- time ---- */

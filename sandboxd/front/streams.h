@@ -4,12 +4,14 @@
 #pragma once
 
 #include "sandboxd/journal/marks.h"
+#include "sandboxd/sandbox/sandboxes.h"
 #include "shared/base/cleanup.h"
 #include "shared/http/loop.h"
 
 struct streams;
 
-struct streams *streams_new(void) MUST_USE;
+/** `sandboxes` are borrowed, for as long as loops run. */
+struct streams *streams_new(struct sandboxes *sandboxes) MUST_USE;
 /** After the loops have been freed. NULL is allowed. */
 void streams_free(struct streams *streams);
 DEFINE_AUTO(streams)
@@ -19,5 +21,6 @@ void streams_loop_started(struct streams *streams, struct loop *loop);
 void streams_loop_ending(struct streams *streams, struct loop *loop);
 
 /** For marks_options.cut, with the streams as context: returns at once; marks_cut_done is called when every loop is
- *  through. What a loop serves after this began has seen the marks already. Any thread. */
+ *  through twice: what a loop serves after this began has seen the marks already, and what was served before has
+ * reached its sandbox, or is refused. Any thread. */
 void streams_cut(void *context, struct marks_batch *batch);

@@ -44,10 +44,12 @@ struct marks_batch {
 /* Invariant: every mark up to position is in the file, in the book, and cut. The book may hold more. */
 struct marks {
     struct marks_options options;
-    struct journal_file *file; /* the thread's, as the next */
+    struct journal_file *file; /* the thread's, as the next three */
     size_t records;            /* in it */
-    int64_t tidied_ms;
-    pthread_rwlock_t lock; /* guards book, ledger_id, cursor; only the thread changes the last two */
+    int64_t tidied_ms;         /* by the negotiator's clock */
+    _Atomic int64_t told_ms;   /* what that said last; 0: nothing yet */
+    unsigned failures;         /* pages in a row that could not be written */
+    pthread_rwlock_t lock;     /* guards book, ledger_id, cursor; only the thread changes the last two */
     struct marks_book *book;
     char ledger_id[MARKS_LEDGER_BYTES]; /* position; "": none yet */
     uint64_t cursor;
@@ -216,7 +218,7 @@ static bool is_long(struct marks *marks)
 
 static void tidy(struct marks *marks)
 {
-    int64_t now_ms = clock_wall_ms();
+    int64_t now_ms = marks->told_ms;
     if (now_ms - marks->tidied_ms >= FORGET_EVERY_S * 1000 || now_ms < marks->tidied_ms) {
         marks->tidied_ms = now_ms;
         pthread_rwlock_wrlock(&marks->lock);
@@ -253,8 +255,11 @@ static void take_page(struct marks *marks, const struct job *page)
     struct error err = {0};
     bool is_written = write_page(marks, page, &err);
     /* A mark that cannot be written is in force all the same; only it is not acknowledged, and so comes again. */
-    if (!is_written)
+    if (!is_written && marks->failures++ == 0) /* repeats are counted, not repeated */
         log_warn("marks", "a page is in force, but not written down: %s", err.message);
+    else if (is_written && marks->failures)
+        log_info("marks", "pages are written down again after %u failures", marks->failures);
+    marks->failures = is_written ? 0 : marks->failures;
     put_in_force(marks, page);
     if (!cut(marks, page->marks, page->count) || !is_written)
         return;
@@ -438,6 +443,11 @@ void marks_raise_epoch(struct marks *marks, const char *sandbox_id, uint32_t epo
         (void)add_job(marks, job);
     else
         job_free(job);
+}
+
+void marks_tell_time(struct marks *marks, int64_t now_ms)
+{
+    marks->told_ms = now_ms;
 }
 
 json_t *marks_position(struct marks *marks)

@@ -41,6 +41,10 @@ uint32_t marks_epoch(struct marks *marks, const char *sandbox_id) MUST_USE;
  *  before it is hears it again from the next such token or mark. Any thread. */
 void marks_raise_epoch(struct marks *marks, const char *sandbox_id, uint32_t epoch);
 
+/** The negotiator's clock (ms). What is over by it may be forgotten, and nothing before it was told: a node's own clock
+ * may be wrong when it starts, and once that is set right what was forgotten would be missed for good. Any thread. */
+void marks_tell_time(struct marks *marks, int64_t now_ms);
+
 /** Where this node is: {"ledger_id", "cursor"}. The caller owns it. Any thread. */
 json_t *marks_position(struct marks *marks) MUST_USE;
 

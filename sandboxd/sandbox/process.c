@@ -310,6 +310,7 @@ void process_started(struct sandbox *sandbox, const struct fi_started *started, 
     struct error err = {0};
     if (!open_streams(process, fds, held, &err)) {
         log_warn("sandbox", "init told nonsense: %s sandbox=%s", err.message, sandbox->facts.id);
+        tell_over(process, NULL, &err);
         for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
             follower_tell_failed(holder->follower, &err);
         process_free(process);

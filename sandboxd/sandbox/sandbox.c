@@ -81,6 +81,17 @@ static void on_waiting_timer(void *cookie)
             loop_timer_start(sandbox->loop, sandbox->waiting->waits_until, on_waiting_timer, sandbox);
 }
 
+static void add_waiting(struct sandbox *sandbox, struct verb *verb)
+{
+    verb->next = NULL;
+    if (sandbox->waiting_last)
+        sandbox->waiting_last->next = verb;
+    else
+        sandbox->waiting = verb;
+    sandbox->waiting_last = verb;
+    sandbox->waiting_count++;
+}
+
 static void wait_for_init(struct sandbox *sandbox, struct verb *verb)
 {
     if (sandbox->waiting_count >= WAITING_MAX) {
@@ -90,15 +101,35 @@ static void wait_for_init(struct sandbox *sandbox, struct verb *verb)
         return;
     }
     verb->waits_until = clock_boot_ns() + WAIT_NS;
-    verb->next = NULL;
-    if (sandbox->waiting_last)
-        sandbox->waiting_last->next = verb;
-    else
-        sandbox->waiting = verb;
-    sandbox->waiting_last = verb;
-    sandbox->waiting_count++;
+    add_waiting(sandbox, verb);
     if (!sandbox->waiting_timer)
         sandbox->waiting_timer = loop_timer_start(sandbox->loop, verb->waits_until, on_waiting_timer, sandbox);
+}
+
+/* What a client wants done; not what it wants to see, nor what the negotiator asks. */
+static bool is_deed(const struct verb *verb)
+{
+    return verb->work == process_verb_exec || verb->work == process_verb_signal || verb->work == process_verb_kill ||
+           verb->work == process_verb_input;
+}
+
+static void refuse_waiting(struct sandbox *sandbox)
+{
+    struct error err = {0};
+    error_set(&err, ERROR_STARTING, "the sandbox is not ready yet; try again");
+    for (size_t left = sandbox->waiting_count; left > 0; left--) {
+        struct verb *verb = take_waiting(sandbox);
+        if (is_deed(verb))
+            verb_finish(verb, &err);
+        else
+            add_waiting(sandbox, verb);
+    }
+}
+
+void sandboxes_refuse_waiting(struct sandboxes *all)
+{
+    for (struct sandbox *each = all->homes[loop_index(loop_current())]; each; each = each->next)
+        refuse_waiting(each);
 }
 
 void sandbox_run(struct sandbox *sandbox, struct verb *verb)

@@ -57,6 +57,10 @@ bool sandboxes_meet_launcher(struct sandboxes *all, struct fl_identity *identity
 void sandboxes_loop_started(struct sandboxes *all, struct loop *loop);
 void sandboxes_loop_ending(struct sandboxes *all, struct loop *loop);
 
+/** Commands, signals and input that wait on this loop for their sandbox to be reached are answered ERROR_STARTING: whoever
+ *  may still do that asks again. */
+void sandboxes_refuse_waiting(struct sandboxes *all);
+
 struct registry *sandboxes_registry(struct sandboxes *all) MUST_USE;
 
 /* ---- for the negotiator's messages; any loop ---- */

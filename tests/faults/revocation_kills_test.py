@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import random
+import signal
 import socket
 import sys
 import threading
@@ -229,6 +230,38 @@ class ImpersonatedNegotiator(unittest.TestCase):
         node.kill_front()
         node.await_front()
         self.assertEqual([self.status(token) for token in (one, two, three)], ["TOKEN_REVOKED", "TOKEN_REVOKED", 200])
+
+    def inits(self):
+        """The init of each sandbox: children of the launcher, or of one of them."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/stat") as stat:
+                    parent = int(stat.read().rsplit(")", 1)[1].split()[1])
+                if parent == self.node.child.pid and not self.node.is_front(int(pid)):
+                    found.append(int(pid))
+            except OSError:
+                pass
+        return found
+
+    def test_nothing_starts_after_the_acknowledgement(self):
+        """What waits for its sandbox to be reached is not begun for a token that was revoked meanwhile."""
+        node, token = self.node, self.node.token(jti=jti(60))
+        inits = self.inits()
+        self.assertEqual(len(inits), 1)
+        os.kill(inits[0], signal.SIGSTOP)
+        try:
+            node.kill_front()
+            node.await_front()
+            waiting = start(node, "POST", "/exec", {"cmd": "touch /workspace/ran"}, token)
+            time.sleep(0.5)
+            self.assertTrue(self.marks.push(kind="jti", value=jti(60)))
+        finally:
+            os.kill(inits[0], signal.SIGCONT)
+        waiting.rest()
+        time.sleep(0.5)
+        status, out = node.ask("POST", f"/s/{SANDBOX}/exec", {"cmd": "ls /workspace", "stream": "none"}, node.token(jti=jti(61)))
+        self.assertEqual((status, json.loads(out)["stdout"]), (200, ""))
 
     def test_kill_9_while_marks_come(self):
         """What was acknowledged is refused by every front that comes after, whenever its forerunner died."""

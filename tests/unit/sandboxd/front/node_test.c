@@ -155,6 +155,14 @@ static void test_deadline(const struct front_rig *rig)
     json_decref(unknown);
 }
 
+/* When the heartbeat goes: heartbeat_test.c. This front has no negotiator to tell. */
+static void test_beat(const struct front_rig *rig)
+{
+    json_t *answer = answer_of(rig, ask(rig, json_pack("{s:s}", "call", "beat")));
+    CHECK(json_is_true(json_object_get(answer, "ok")));
+    json_decref(answer);
+}
+
 /* init ends what runs, and the launcher is asked the moment init is gone, long before the grace is over. */
 static void test_destroy(const struct front_rig *rig)
 {
@@ -207,6 +215,7 @@ int main(void)
     test_prepare_again_and_refused(&rig);
     test_strangers(&rig);
     test_deadline(&rig);
+    test_beat(&rig);
     test_destroy(&rig);
     CHECK(front_stop(&rig, SIGTERM) == 0);
     front_rig_close(&rig);
