@@ -15,7 +15,7 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
-TSAN_ROOMS = ("negotiator", "shared-http")
+TSAN_ROOMS = ("negotiator", "shared-http", "sandboxd-front", "sandboxd-journal-marks", "sandboxd-sandbox")
 FUZZ_SECONDS = int(os.environ.get("PARLEY_FUZZ_SECONDS", "5"))
 PROGRAM_TIMEOUT_S = 240
 REPLIES = os.path.join(ROOT, "build", "replies.jsonl")
