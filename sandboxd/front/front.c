@@ -284,6 +284,7 @@ static void wait_for_signal(void)
 /* What the marks still owe to heartbeat and loops they give when they are freed: before those are. */
 static void stop(struct front *front, struct http_server *server, struct heartbeat *heartbeat, struct ship *ship)
 {
+    ship_stopping(ship); /* its call may hang as long as the server's grace: both at once, as the launcher waits 15 s */
     http_server_stop(server, STOP_GRACE_MS);
     heartbeat_stop(heartbeat);
     marks_free(TAKE(front->context.plane.marks));

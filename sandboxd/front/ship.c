@@ -247,7 +247,7 @@ void ship_wake(struct ship *ship)
     pthread_mutex_unlock(&ship->mutex);
 }
 
-void ship_stop(struct ship *ship)
+void ship_stopping(struct ship *ship)
 {
     if (!ship)
         return;
@@ -255,6 +255,13 @@ void ship_stop(struct ship *ship)
     ship->stopping = true;
     pthread_cond_signal(&ship->changed);
     pthread_mutex_unlock(&ship->mutex);
+}
+
+void ship_stop(struct ship *ship)
+{
+    if (!ship)
+        return;
+    ship_stopping(ship);
     if (ship->started)
         pthread_join(ship->thread, NULL);
     ship->started = false;

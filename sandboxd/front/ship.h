@@ -21,6 +21,8 @@ struct ship *ship_start(const struct ship_options *options, struct error *err) M
 /** There is something to ship (spool_options.grown). Any thread, does not block; NULL is allowed. */
 void ship_wake(struct ship *ship);
 
+/** No further call is begun; returns at once. What is not shipped stays in the spool. NULL is allowed. */
+void ship_stopping(struct ship *ship);
 /** Joins the thread (at most one call's timeout), before spool_free; the spool's thread may still call ship_wake, so
  *  ship_free comes after spool_free. NULL is allowed. */
 void ship_stop(struct ship *ship);

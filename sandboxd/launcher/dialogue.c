@@ -89,14 +89,17 @@ static void refuse(struct dialogue *dialogue, uint64_t request, const char *id, 
     say(dialogue, FL_REFUSED, request)->message.as.refused = *why;
 }
 
-/* NULL end: nothing is known of it. */
+/* NULL end: nothing is known of it; then the front gets no root either: it could collect those of ids to come. */
 static void say_ended(struct dialogue *dialogue, uint64_t request, const char *id, const struct sandbox_end *end)
 {
     struct fl_ended *ended = &say(dialogue, FL_ENDED, request)->message.as.ended;
     (void)!text_copy(ended->id, sizeof ended->id, id);
     (void)!text_copy(ended->reason, sizeof ended->reason, end ? end->reason : "unknown");
     ended->epoch = end ? end->epoch : 1;
-    key_sandbox_root(&ended->root, &dialogue->identity->node_key, ended->id);
+    if (end)
+        key_sandbox_root(&ended->root, &dialogue->identity->node_key, ended->id);
+    else
+        key_random(&ended->root);
 }
 
 static void say_sandbox(struct dialogue *dialogue, uint64_t request, const struct sandbox *sandbox, bool reused,

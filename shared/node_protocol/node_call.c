@@ -59,6 +59,8 @@ static bool open_curl(struct node_caller *caller, struct error *err)
     return true;
 }
 
+static const long CONNECT_TIMEOUT_MS = 3000; /* a host that drops packets keeps no caller longer */
+
 /* All options anew for each call; the connection survives curl_easy_reset. */
 static bool set_options(CURL *curl, const char *url, const void *body, size_t body_size, unsigned timeout_ms,
                         struct reply *reply, char *why, const struct curl_slist *headers)
@@ -70,6 +72,7 @@ static bool set_options(CURL *curl, const char *url, const void *body, size_t bo
     code = code ? code : curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
     code = code ? code : curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L); /* we have threads */
     code = code ? code : curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, timeout_ms ? (long)timeout_ms : 1L);
+    code = code ? code : curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);
     code = code ? code : curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     code = code ? code : curl_easy_setopt(curl, CURLOPT_POST, 1L);
     code = code ? code : curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body_size);

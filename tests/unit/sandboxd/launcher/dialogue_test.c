@@ -301,7 +301,10 @@ static void test_life(struct side *side)
     CHECK(message.type == FL_REFUSED && strstr(message.as.refused.message, "deleted") != NULL);
     message = destroy('z', "deleted");
     CHECK(ask(side, &message));
-    CHECK_TEXT(heard(side, NULL).as.ended.reason, "unknown");
+    message = heard(side, NULL);
+    CHECK_TEXT(message.as.ended.reason, "unknown");
+    key_sandbox_root(&root, &identity.node_key, message.as.ended.id); /* of ids it never had, a front gets no roots */
+    CHECK(memcmp(&root, &message.as.ended.root, sizeof root) != 0);
 }
 
 static void test_refusals(struct side *side)
