@@ -185,7 +185,7 @@ class AuditShip(unittest.TestCase):
                         break
                 self.assertIsNotNone(refused)
                 self.assertEqual((refused.status, refused.code), (507, "DISK_FULL"))
-                self.assertIn("1 MiB of them wait for the negotiator", refused.json["error"]["message"])
+                self.assertIn("too many of this sandbox wait for the negotiator", refused.json["error"]["message"])
             finally:
                 for pid in deployment.pids("parley-negotiator"):
                     os.kill(pid, signal.SIGCONT)
