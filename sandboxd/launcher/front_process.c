@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static const uint64_t MS = 1000000;
-enum { BACKOFF_FIRST_MS = 100, BACKOFF_MAX_MS = 5000, LONG_LIFE_MS = 60000 };
+enum { BACKOFF_FIRST_MS = 20, BACKOFF_MAX_MS = 5000, LONG_LIFE_MS = 5000 };
 
 void front_process_init(struct front_process *front, char *const argv[])
 {

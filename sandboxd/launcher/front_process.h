@@ -25,7 +25,7 @@ void front_process_init(struct front_process *front, char *const argv[]);
  *  (non-blocking). */
 bool front_process_start(struct front_process *front, uint64_t now_boot_ns, struct error *err) MUST_USE;
 
-/** Kills it if need be, reaps it, closes both descriptors and says when to start the next: 100 ms to 5 s from now,
+/** Kills it if need be, reaps it, closes both descriptors and says when to start the next: 20 ms to 5 s from now,
  * doubling unless it lived for a minute. */
 void front_process_end(struct front_process *front, uint64_t now_boot_ns);
 
