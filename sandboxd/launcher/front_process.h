@@ -26,7 +26,7 @@ void front_process_init(struct front_process *front, char *const argv[]);
 bool front_process_start(struct front_process *front, uint64_t now_boot_ns, struct error *err) MUST_USE;
 
 /** Kills it if need be, reaps it, closes both descriptors and says when to start the next: 20 ms to 5 s from now,
- * doubling unless it lived for a minute. */
+ * doubling unless it lived for 5 s. */
 void front_process_end(struct front_process *front, uint64_t now_boot_ns);
 
 /** Asks it to stop (SIGTERM). */
