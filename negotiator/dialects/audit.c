@@ -1,14 +1,13 @@
 /* audit.c - the audit chain as JSON: records, head, proof (protocol.md, 7; specs/audit.md). Long ones go over the
  * ledger thread in steps, with other rules between them. */
 #include "negotiator/ledger/audit.h"
-#include "negotiator/dialects/plane.h"
+#include "negotiator/dialects/errand.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,15 +15,9 @@ enum { VERIFY_BODY_BYTES = 4096, PAGE_DEFAULT = 100, ID_BYTES = 65 };
 
 /* A request on its way over the ledger thread, one or more times. */
 struct asking {
-    struct plane *plane;
-    struct loop *loop;
-    uint64_t request;      /* its number */
-    struct asking *next;   /* in plane->searches */
-    atomic_bool abandoned; /* its client left; set on the loop */
-    ledger_rule *rule;     /* its argument is this */
-    bool done;             /* set by the rule; else the rule runs again */
+    struct errand errand;
+    bool done; /* set by the rule; else the next step is to come */
     void (*print)(struct http_request *request, struct asking *asking);
-    struct error err;
 
     /* GET /audit */
     struct audit_search search;
@@ -37,18 +30,6 @@ struct asking {
     struct audit_proof proof;
 };
 
-static struct asking *new_asking(struct http_request *request, ledger_rule *rule,
-                                 void (*print)(struct http_request *request, struct asking *asking))
-{
-    struct asking *asking = memory_new(sizeof *asking);
-    asking->plane = plane_of(request);
-    asking->loop = http_request_loop(request);
-    asking->request = http_request_number(request);
-    asking->rule = rule;
-    asking->print = print;
-    return asking;
-}
-
 static void asking_free(struct asking *asking)
 {
     if (asking == NULL)
@@ -58,110 +39,38 @@ static void asking_free(struct asking *asking)
 }
 DEFINE_AUTO(asking)
 
-static void client_gone(void *cookie)
+static void free_errand(struct errand *errand)
 {
-    struct asking *asking = cookie;
-    atomic_store(&asking->abandoned, true);
+    asking_free((struct asking *)errand);
 }
 
-static void deliver(void *cookie)
+static void print_asking(struct http_request *request, struct errand *errand)
 {
-    AUTO(asking) *asking = cookie;
-    struct http_request *request = http_request_find(asking->loop, asking->request);
-    if (asking->proof.key)
-        atomic_store(&asking->plane->proving, false);
-    if (request && asking->err.kind != ERROR_NONE)
-        http_reply_error(request, &asking->err);
-    else if (request)
+    struct asking *asking = (struct asking *)errand;
+    if (errand->err.kind != ERROR_NONE)
+        http_reply_error(request, &errand->err);
+    else
         asking->print(request, asking);
 }
 
-static void rule_done(void *argument, const struct error *err)
+static struct asking *new_asking(const struct http_request *request,
+                                 void (*print)(struct http_request *request, struct asking *asking))
 {
-    struct asking *asking = argument;
-    asking->err = *err;
-    if (err->kind == ERROR_NONE && !asking->done && !atomic_load(&asking->abandoned))
-        ledger_submit(asking->plane->ledger, asking->rule, rule_done, asking);
-    else
-        loop_post(asking->loop, deliver, asking);
+    struct asking *asking = memory_new(sizeof *asking);
+    errand_begin(&asking->errand, request);
+    asking->errand.print = print_asking;
+    asking->errand.free = free_errand;
+    asking->print = print;
+    return asking;
 }
 
-/* Takes `asking`. */
-static void start(struct http_request *request, struct asking *asking)
+static bool is_over(const void *argument)
 {
-    http_request_when_gone(request, client_gone, asking);
-    ledger_submit(asking->plane->ledger, asking->rule, rule_done, asking);
+    const struct asking *asking = argument;
+    return asking->done || atomic_load(&asking->errand.abandoned);
 }
 
 /* --- records --- */
-
-static void step_done(void *argument, const struct error *err);
-
-/* The first of those that wait, whose clients are still there. */
-static struct asking *take_first(struct plane *plane)
-{
-    struct asking *first = plane->searches;
-    for (; first && atomic_load(&first->abandoned); first = plane->searches) {
-        plane->searches = TAKE(first->next);
-        loop_post(first->loop, deliver, first);
-    }
-    if (first)
-        plane->searches = TAKE(first->next);
-    return first;
-}
-
-/* However many search, other rules wait for one step at most. */
-static void step_first(struct plane *plane)
-{
-    struct asking *first = plane->is_searching ? NULL : take_first(plane);
-    if (first == NULL)
-        return;
-    plane->is_searching = true;
-    ledger_submit(plane->ledger, first->rule, step_done, first);
-}
-
-static void wait_for_step(struct asking *asking)
-{
-    struct plane *plane = asking->plane;
-    if (plane->searches)
-        plane->searches_last->next = asking;
-    else
-        plane->searches = asking;
-    plane->searches_last = asking;
-}
-
-/* On the ledger thread, as what is above. */
-static void step_done(void *argument, const struct error *err)
-{
-    struct asking *asking = argument;
-    struct plane *plane = asking->plane;
-    asking->err = *err;
-    plane->is_searching = false;
-    if (err->kind == ERROR_NONE && !asking->done && !atomic_load(&asking->abandoned))
-        wait_for_step(asking);
-    else
-        loop_post(asking->loop, deliver, asking);
-    step_first(plane);
-}
-
-static enum kv_outcome come_rule(struct kv *kv UNUSED, void *argument UNUSED, struct error *err UNUSED)
-{
-    return KV_APPLIED;
-}
-
-static void come_done(void *argument, const struct error *err UNUSED)
-{
-    struct asking *asking = argument;
-    wait_for_step(asking);
-    step_first(asking->plane);
-}
-
-/* Takes `asking`. */
-static void start_search(struct http_request *request, struct asking *asking)
-{
-    http_request_when_gone(request, client_gone, asking);
-    ledger_submit(asking->plane->ledger, come_rule, come_done, asking);
-}
 
 static enum kv_outcome search_rule(struct kv *kv, void *argument, struct error *err)
 {
@@ -275,9 +184,9 @@ static bool read_question(const struct http_request *request, struct asking *ask
 static void list_records(struct http_request *request)
 {
     struct error err = {0};
-    AUTO(asking) *asking = new_asking(request, search_rule, print_records);
+    AUTO(asking) *asking = new_asking(request, print_records);
     if (read_question(request, asking, &err))
-        start_search(request, TAKE(asking));
+        errand_send_long(request, &TAKE(asking)->errand, search_rule, is_over);
     else if (err.kind == ERROR_FORBIDDEN)
         plane_refuse(request, &err);
     else
@@ -289,7 +198,6 @@ static void list_records(struct http_request *request)
 static enum kv_outcome head_rule(struct kv *kv, void *argument, struct error *err)
 {
     struct asking *asking = argument;
-    asking->done = true;
     return audit_head(kv, &asking->head.seq, asking->head.hash, err) ? KV_APPLIED : KV_FAILED;
 }
 
@@ -311,7 +219,7 @@ static void print_head(struct http_request *request, struct asking *asking)
 
 static void show_head(struct http_request *request)
 {
-    start(request, new_asking(request, head_rule, print_head));
+    errand_send(request, &new_asking(request, print_head)->errand, head_rule);
 }
 
 /* --- the proof --- */
@@ -377,18 +285,13 @@ static bool read_kept(const struct http_request *request, struct asking *asking,
 static void verify(struct http_request *request)
 {
     struct error err = {0};
-    AUTO(asking) *asking = new_asking(request, prove_rule, print_proof);
+    AUTO(asking) *asking = new_asking(request, print_proof);
     if (!read_kept(request, asking, &err)) {
         http_reply_error(request, &err);
         return;
     }
-    if (atomic_exchange(&asking->plane->proving, true)) {
-        error_set(&err, ERROR_RATE_LIMITED, "the chain is being proven already; ask again");
-        http_reply_error(request, &err);
-        return;
-    }
-    asking->proof.key = leasing_audit_key(asking->plane->leasing);
-    start(request, TAKE(asking));
+    asking->proof.key = leasing_audit_key(asking->errand.plane->leasing);
+    errand_send_long(request, &TAKE(asking)->errand, prove_rule, is_over);
 }
 
 struct plane_rows audit_rows(void)

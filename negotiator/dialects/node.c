@@ -1,6 +1,6 @@
 /* node.c - what nodes send (shared/node_protocol/DESIGN.md): sealed messages, answered sealed, once they are durable.
  */
-#include "negotiator/dialects/plane.h"
+#include "negotiator/dialects/errand.h"
 #include "negotiator/leasing/intake.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
@@ -12,36 +12,17 @@
 
 /* One heartbeat on its way through the ledger thread. */
 struct beat {
-    struct plane *plane;
-    struct loop *loop;
-    uint64_t request; /* its number */
+    struct errand errand;
     struct fleet_message message;
     struct leasing_report report;
-    struct error err;
 };
-
-static void beat_free(struct beat *beat)
-{
-    leasing_report_done(&beat->report);
-    fleet_message_done(&beat->message);
-    free(beat);
-}
 
 /* One shipment of audit records, likewise. */
 struct shipment {
-    struct plane *plane;
-    struct loop *loop;
-    uint64_t request;
+    struct errand errand;
     struct fleet_message message;
     struct intake intake;
-    struct error err;
 };
-
-static void shipment_free(struct shipment *shipment)
-{
-    fleet_message_done(&shipment->message);
-    free(shipment);
-}
 
 /* Takes `answer`. */
 static void reply_sealed(struct http_request *request, const struct fleet_message *message, json_t *answer)
@@ -76,54 +57,59 @@ static json_t *beat_answer(struct beat *beat)
     return answer;
 }
 
-static void deliver_beat(void *cookie)
+static void print_beat(struct http_request *request, struct errand *errand)
 {
-    struct beat *beat = cookie;
-    struct http_request *request = http_request_find(beat->loop, beat->request);
-    if (request && beat->err.kind != ERROR_NONE)
-        refuse_sealed(request, &beat->message, &beat->err);
-    else if (request)
+    struct beat *beat = (struct beat *)errand;
+    if (errand->err.kind != ERROR_NONE)
+        refuse_sealed(request, &beat->message, &errand->err);
+    else
         reply_sealed(request, &beat->message, beat_answer(beat));
-    beat_free(beat);
+}
+
+static void free_beat(struct errand *errand)
+{
+    struct beat *beat = (struct beat *)errand;
+    leasing_report_done(&beat->report);
+    fleet_message_done(&beat->message);
+    free(beat);
 }
 
 static enum kv_outcome beat_rule(struct kv *kv, void *argument, struct error *err)
 {
     struct beat *beat = argument;
-    enum kv_outcome outcome = fleet_heartbeat_rule(beat->plane->fleet, kv, &beat->message, err);
+    enum kv_outcome outcome = fleet_heartbeat_rule(beat->errand.plane->fleet, kv, &beat->message, err);
     return outcome == KV_APPLIED ? leasing_report_rule(kv, &beat->report, err) : outcome;
 }
 
-static void beat_done(void *argument, const struct error *err)
+static void beat_returns(struct errand *errand)
 {
-    struct beat *beat = argument;
+    struct beat *beat = (struct beat *)errand;
     const struct fleet_message *message = &beat->message;
-    beat->err = *err;
-    fleet_left(beat->plane->fleet, message->head.node, FLEET_HEARTBEAT);
-    if (err->kind != ERROR_NONE)
-        log_error("fleet", "a heartbeat of node %s was not recorded: %s", message->head.node, err->message);
-    else
+    bool taken = errand->err.kind == ERROR_NONE;
+    fleet_left(errand->plane->fleet, message->head.node, FLEET_HEARTBEAT);
+    if (taken)
         leasing_report_act(&beat->report);
-    if (err->kind == ERROR_NONE && message->previous_seen_ms == 0) /* told once an incarnation, not every two seconds */
+    else
+        log_error("fleet", "a heartbeat of node %s was not recorded: %s", message->head.node, errand->err.message);
+    if (taken && message->previous_seen_ms == 0) /* told once an incarnation, not every two seconds */
         log_info("fleet", "node %s is here, url=%s incarnation=%llu slots=%lld", message->head.node, message->url,
                  (unsigned long long)message->head.incarnation, (long long)message->slots);
-    loop_post(beat->loop, deliver_beat, beat);
 }
 
 static void take_heartbeat(struct http_request *request, struct fleet_message *message)
 {
-    struct plane *plane = plane_of(request);
     struct beat *beat = memory_new(sizeof *beat);
-    beat->plane = plane;
-    beat->loop = http_request_loop(request);
-    beat->request = http_request_number(request);
+    errand_begin(&beat->errand, request);
+    beat->errand.returns = beat_returns;
+    beat->errand.print = print_beat;
+    beat->errand.free = free_beat;
     beat->message = *message;
     *message = (struct fleet_message){.json = NULL};
-    beat->report.leasing = plane->leasing;
+    beat->report.leasing = beat->errand.plane->leasing;
     beat->report.message = beat->message.json;
     beat->report.incarnation = beat->message.head.incarnation;
     memcpy(beat->report.node, beat->message.head.node, sizeof beat->report.node);
-    ledger_submit(plane->ledger, beat_rule, beat_done, beat);
+    errand_send(request, &beat->errand, beat_rule);
 }
 
 static bool handle_heartbeat(struct http_request *request, struct fleet_message *message, struct error *err)
@@ -141,17 +127,22 @@ static bool handle_heartbeat(struct http_request *request, struct fleet_message 
 
 /* --- audit records --- */
 
-static void deliver_shipment(void *cookie)
+static void print_shipment(struct http_request *request, struct errand *errand)
 {
-    struct shipment *shipment = cookie;
+    struct shipment *shipment = (struct shipment *)errand;
     const struct intake *intake = &shipment->intake;
-    struct http_request *request = http_request_find(shipment->loop, shipment->request);
-    if (request && shipment->err.kind != ERROR_NONE)
-        refuse_sealed(request, &shipment->message, &shipment->err);
-    else if (request)
+    if (errand->err.kind != ERROR_NONE)
+        refuse_sealed(request, &shipment->message, &errand->err);
+    else
         reply_sealed(request, &shipment->message,
                      json_pack("{s:b, s:s, s:I}", "ok", 1, "spool", intake->spool, "upto", (json_int_t)intake->upto));
-    shipment_free(shipment);
+}
+
+static void free_shipment(struct errand *errand)
+{
+    struct shipment *shipment = (struct shipment *)errand;
+    fleet_message_done(&shipment->message);
+    free(shipment);
 }
 
 static enum kv_outcome ship_rule(struct kv *kv, void *argument, struct error *err)
@@ -160,15 +151,13 @@ static enum kv_outcome ship_rule(struct kv *kv, void *argument, struct error *er
     return intake_rule(kv, &shipment->intake, err);
 }
 
-static void ship_done(void *argument, const struct error *err)
+static void shipment_returns(struct errand *errand)
 {
-    struct shipment *shipment = argument;
-    shipment->err = *err;
-    fleet_left(shipment->plane->fleet, shipment->intake.node, FLEET_RECORDS);
-    if (err->kind == ERROR_NONE && shipment->intake.refused > 0)
-        log_warn("audit", "node %s sent %llu records about sandboxes that are not its own, refused",
-                 shipment->intake.node, (unsigned long long)shipment->intake.refused);
-    loop_post(shipment->loop, deliver_shipment, shipment);
+    const struct intake *intake = &((struct shipment *)errand)->intake;
+    fleet_left(errand->plane->fleet, intake->node, FLEET_RECORDS);
+    if (errand->err.kind == ERROR_NONE && intake->refused > 0)
+        log_warn("audit", "node %s sent %llu records about sandboxes that are not its own, refused", intake->node,
+                 (unsigned long long)intake->refused);
 }
 
 static bool handle_audit(struct http_request *request, struct fleet_message *message, struct error *err)
@@ -177,15 +166,16 @@ static bool handle_audit(struct http_request *request, struct fleet_message *mes
     if (!fleet_enter(plane->fleet, message->head.node, FLEET_RECORDS, err))
         return false;
     struct shipment *shipment = memory_new(sizeof *shipment);
-    shipment->plane = plane;
-    shipment->loop = http_request_loop(request);
-    shipment->request = http_request_number(request);
+    errand_begin(&shipment->errand, request);
+    shipment->errand.returns = shipment_returns;
+    shipment->errand.print = print_shipment;
+    shipment->errand.free = free_shipment;
     shipment->message = *message;
     *message = (struct fleet_message){.json = NULL};
     shipment->intake.leasing = plane->leasing;
     shipment->intake.message = shipment->message.json;
     memcpy(shipment->intake.node, shipment->message.head.node, sizeof shipment->intake.node);
-    ledger_submit(plane->ledger, ship_rule, ship_done, shipment);
+    errand_send(request, &shipment->errand, ship_rule);
     return true;
 }
 

@@ -1,5 +1,5 @@
 /* nodes.c - the nodes as an admin sees them: join tokens, drain, lost, re-keying; and the enrolment of one. */
-#include "negotiator/dialects/plane.h"
+#include "negotiator/dialects/errand.h"
 #include "negotiator/dialects/shown.h"
 #include "negotiator/leasing/lost.h"
 #include "shared/base/log.h"
@@ -53,18 +53,23 @@ static void reply_node(struct http_request *request, int status, const char *nam
 /* --- one question on its way through the ledger thread --- */
 
 struct visit {
-    struct plane *plane;
-    struct loop *loop;
-    uint64_t request; /* its number */
+    struct errand errand;
     struct caller caller;
     struct fleet_asking asking;
-    struct error err;
 };
 
 static void visit_free(struct visit *visit)
 {
+    if (visit == NULL)
+        return;
     fleet_asking_done(&visit->asking);
     free(visit);
+}
+DEFINE_AUTO(visit)
+
+static void free_errand(struct errand *errand)
+{
+    visit_free((struct visit *)errand);
 }
 
 static void print_token(struct http_request *request, const struct fleet_asking *asking)
@@ -75,13 +80,13 @@ static void print_token(struct http_request *request, const struct fleet_asking 
                               shown_time(asking->expires_ms)));
 }
 
-static void print_visit(struct http_request *request, struct visit *visit)
+static void print_visit(struct http_request *request, struct errand *errand)
 {
-    struct fleet_asking *asking = &visit->asking;
-    if (visit->err.kind != ERROR_NONE || asking->refusal.kind != ERROR_NONE) {
+    struct fleet_asking *asking = &((struct visit *)errand)->asking;
+    if (errand->err.kind != ERROR_NONE || asking->refusal.kind != ERROR_NONE) {
         if (asking->refusal.kind == ERROR_UNAUTHENTICATED)
-            leasing_stranger(visit->plane->leasing, http_request_remote(request));
-        http_reply_error(request, visit->err.kind != ERROR_NONE ? &visit->err : &asking->refusal);
+            leasing_stranger(errand->plane->leasing, http_request_remote(request));
+        http_reply_error(request, errand->err.kind != ERROR_NONE ? &errand->err : &asking->refusal);
     } else if (asking->verb == FLEET_JOIN) {
         print_token(request, asking);
     } else if (asking->verb == FLEET_ENROL) {
@@ -89,15 +94,6 @@ static void print_visit(struct http_request *request, struct visit *visit)
     } else {
         reply_node(request, asking->verb == FLEET_REKEY ? 202 : 200, asking->node);
     }
-}
-
-static void deliver(void *cookie)
-{
-    struct visit *visit = cookie;
-    struct http_request *request = http_request_find(visit->loop, visit->request);
-    if (request)
-        print_visit(request, visit);
-    visit_free(visit);
 }
 
 static enum kv_outcome visit_rule(struct kv *kv, void *argument, struct error *err)
@@ -113,37 +109,37 @@ static void log_visit(const struct visit *visit)
                                        [FLEET_DRAIN] = "drains, or no more",
                                        [FLEET_REKEY] = "is to get another key"};
     const struct fleet_asking *asking = &visit->asking;
-    if (visit->err.kind == ERROR_NONE && asking->refusal.kind == ERROR_NONE)
+    if (visit->errand.err.kind == ERROR_NONE && asking->refusal.kind == ERROR_NONE)
         log_info("fleet", "node %s %s by=%s remote=%s", asking->node, DONE[asking->verb],
                  visit->caller.principal.name[0] ? visit->caller.principal.name : "-", visit->caller.remote);
     else if (asking->verb == FLEET_ENROL)
         log_warn("fleet", "an enrolment was refused: %s remote=%s",
-                 visit->err.kind != ERROR_NONE ? visit->err.message : asking->refusal.message, visit->caller.remote);
+                 visit->errand.err.kind != ERROR_NONE ? visit->errand.err.message : asking->refusal.message,
+                 visit->caller.remote);
 }
 
-static void visit_done(void *argument, const struct error *err)
+static void visit_returns(struct errand *errand)
 {
-    struct visit *visit = argument;
-    visit->err = *err;
-    if (err->kind == ERROR_NONE)
+    struct visit *visit = (struct visit *)errand;
+    if (errand->err.kind == ERROR_NONE)
         fleet_made(&visit->asking);
     log_visit(visit);
-    loop_post(visit->loop, deliver, visit);
 }
 
-static struct visit *new_visit(struct http_request *request, enum fleet_verb verb)
+static struct visit *new_visit(const struct http_request *request, enum fleet_verb verb)
 {
     struct visit *visit = memory_new(sizeof *visit);
-    visit->plane = plane_of(request);
-    visit->loop = http_request_loop(request);
-    visit->request = http_request_number(request);
-    visit->asking.fleet = visit->plane->fleet;
+    errand_begin(&visit->errand, request);
+    visit->errand.returns = visit_returns;
+    visit->errand.print = print_visit;
+    visit->errand.free = free_errand;
+    visit->asking.fleet = visit->errand.plane->fleet;
     visit->asking.verb = verb;
     return visit;
 }
 
 /* Takes the visit. */
-static void start_visit(struct visit *visit)
+static void start_visit(struct http_request *request, struct visit *visit)
 {
     const struct caller *caller = &visit->caller;
     bool known = caller->principal.name[0] != '\0';
@@ -151,7 +147,7 @@ static void start_visit(struct visit *visit)
                                                  .role = known ? role_name(caller->principal.role) : NULL,
                                                  .remote = caller->remote,
                                                  .request_id = caller->request_id};
-    ledger_submit(visit->plane->ledger, visit_rule, visit_done, visit);
+    errand_send(request, &visit->errand, visit_rule);
 }
 
 /* --- what an admin asks --- */
@@ -193,13 +189,11 @@ static bool read_visit(struct http_request *request, struct visit *visit, struct
 static void ask(struct http_request *request, enum fleet_verb verb)
 {
     struct error err = {0};
-    struct visit *visit = new_visit(request, verb);
-    if (read_visit(request, visit, &err)) {
-        start_visit(visit);
-        return;
-    }
-    visit_free(visit);
-    plane_refuse(request, &err);
+    AUTO(visit) *visit = new_visit(request, verb);
+    if (read_visit(request, visit, &err))
+        start_visit(request, TAKE(visit));
+    else
+        plane_refuse(request, &err);
 }
 
 static void add_node(struct http_request *request)
@@ -222,17 +216,16 @@ static void rekey_node(struct http_request *request)
 static void enrol(struct http_request *request)
 {
     struct error err = {0};
-    struct visit *visit = new_visit(request, FLEET_ENROL);
+    AUTO(visit) *visit = new_visit(request, FLEET_ENROL);
     json_t *body = http_request_json(request, &err);
     bool read = body && enrol_read(&visit->asking.request, body, &err) &&
                 text_copy(visit->caller.remote, sizeof visit->caller.remote, http_request_remote(request)) &&
                 text_copy(visit->caller.request_id, sizeof visit->caller.request_id, http_request_id(request));
     json_decref(body);
     if (read) {
-        start_visit(visit);
+        start_visit(request, TAKE(visit));
         return;
     }
-    visit_free(visit);
     leasing_stranger(plane_of(request)->leasing, http_request_remote(request));
     http_reply_error(request, &err);
 }
@@ -240,17 +233,13 @@ static void enrol(struct http_request *request)
 /* --- lost --- */
 
 struct loss {
-    struct loop *loop;
-    uint64_t request; /* its number */
+    struct errand errand;
     struct losing losing;
 };
 
-static void deliver_loss(void *cookie)
+static void print_loss(struct http_request *request, struct errand *errand)
 {
-    AUTO_FREE struct loss *loss = cookie;
-    struct http_request *request = http_request_find(loss->loop, loss->request);
-    if (request == NULL)
-        return;
+    struct loss *loss = (struct loss *)errand;
     if (loss->losing.refusal.kind != ERROR_NONE)
         http_reply_error(request, &loss->losing.refusal);
     else
@@ -264,7 +253,12 @@ static void answered_loss(void *cookie)
     if (loss->losing.refusal.kind == ERROR_NONE)
         log_warn("fleet", "node %s was given up for lost, sandboxes ended=%zu by=%s", loss->losing.node,
                  loss->losing.ended, loss->losing.caller.principal.name);
-    loop_post(loss->loop, deliver_loss, loss);
+    errand_return(&loss->errand);
+}
+
+static void free_loss(struct errand *errand)
+{
+    free(errand);
 }
 
 static bool read_loss(struct http_request *request, struct losing *losing, struct error *err)
@@ -281,8 +275,9 @@ static void lose_node(struct http_request *request)
 {
     struct error err = {0};
     AUTO_FREE struct loss *loss = memory_new(sizeof *loss);
-    loss->loop = http_request_loop(request);
-    loss->request = http_request_number(request);
+    errand_begin(&loss->errand, request);
+    loss->errand.print = print_loss;
+    loss->errand.free = free_loss;
     if (!read_loss(request, &loss->losing, &err)) {
         plane_refuse(request, &err);
         return;

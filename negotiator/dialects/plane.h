@@ -16,9 +16,6 @@ struct plane {
     struct ledger *ledger;
     struct principal_table *principals;
     struct housekeeping *housekeeping; /* of the first loop; NULL elsewhere and before */
-    atomic_bool proving;               /* a proof of the audit runs: one at a time */
-    struct asking *searches, *searches_last; /* of the audit, that wait for their next step; the ledger thread's */
-    bool is_searching;                       /* one makes its step: only one at a time */
 };
 
 /** http_server_context of the request. */

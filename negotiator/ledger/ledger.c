@@ -24,6 +24,16 @@ struct alarm {
     void *argument;
 };
 
+/* Something long, by turns. */
+struct turn {
+    struct ledger *ledger;
+    ledger_rule *rule;
+    ledger_is_over *is_over;
+    ledger_done *done;
+    void *argument;
+    struct turn *next;
+};
+
 struct ledger {
     struct kv *kv; /* the ledger thread's */
     pthread_t thread;
@@ -33,6 +43,8 @@ struct ledger {
     size_t alarm_count, alarm_capacity;
     int64_t (*wall_ms)(void);
     struct task *first, **last;
+    struct turn *turns, **last_turn; /* that wait for their next step */
+    bool is_turning;                 /* one of the long ones has its step in the queue */
     bool stopping;
     struct ledger_figures figures;
 };
@@ -246,6 +258,7 @@ struct ledger *ledger_start(struct kv *kv, struct error *err)
     struct ledger *ledger = memory_new(sizeof *ledger);
     ledger->kv = kv;
     ledger->last = &ledger->first;
+    ledger->last_turn = &ledger->turns;
     ledger->wall_ms = clock_wall_ms;
     pthread_mutex_init(&ledger->mutex, NULL);
     prepare_condition(ledger);
@@ -276,6 +289,60 @@ void ledger_submit(struct ledger *ledger, ledger_rule *rule, ledger_done *done, 
     if (was_empty)
         pthread_cond_signal(&ledger->queued);
     pthread_mutex_unlock(&ledger->mutex);
+}
+
+/* --- long ones --- */
+
+static enum kv_outcome turn_rule(struct kv *kv, void *argument, struct error *err)
+{
+    const struct turn *turn = argument;
+    return turn->is_over(turn->argument) ? KV_APPLIED : turn->rule(kv, turn->argument, err);
+}
+
+/* Who comes last in line; returns whose turn it is, NULL when somebody has it. `over`: the one that had it gives it up.
+ */
+static struct turn *next_turn(struct ledger *ledger, struct turn *comes, bool over)
+{
+    struct turn *next = NULL;
+    pthread_mutex_lock(&ledger->mutex);
+    if (comes) {
+        *ledger->last_turn = comes;
+        ledger->last_turn = &comes->next;
+    }
+    if (over)
+        ledger->is_turning = false;
+    if (!ledger->is_turning && ledger->turns) {
+        next = ledger->turns;
+        ledger->turns = TAKE(next->next);
+        if (ledger->turns == NULL)
+            ledger->last_turn = &ledger->turns;
+        ledger->is_turning = true;
+    }
+    pthread_mutex_unlock(&ledger->mutex);
+    return next;
+}
+
+static void turn_done(void *argument, const struct error *err)
+{
+    struct turn *turn = argument;
+    bool over = err->kind != ERROR_NONE || turn->is_over(turn->argument);
+    struct turn *next = next_turn(turn->ledger, over ? NULL : turn, true);
+    if (next)
+        ledger_submit(next->ledger, turn_rule, turn_done, next);
+    if (!over)
+        return;
+    turn->done(turn->argument, err);
+    free(turn);
+}
+
+void ledger_submit_long(struct ledger *ledger, ledger_rule *rule, ledger_is_over *is_over, ledger_done *done,
+                        void *argument)
+{
+    struct turn *turn = memory_new(sizeof *turn);
+    *turn = (struct turn){.ledger = ledger, .rule = rule, .is_over = is_over, .done = done, .argument = argument};
+    struct turn *next = next_turn(ledger, turn, false);
+    if (next)
+        ledger_submit(ledger, turn_rule, turn_done, next);
 }
 
 void ledger_alarm(struct ledger *ledger, int64_t at_ms, ledger_alarm_call *alarm, void *argument)

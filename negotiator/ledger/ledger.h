@@ -32,6 +32,14 @@ struct ledger *ledger_start(struct kv *kv, struct error *err) MUST_USE;
  *  `done` (NULL is allowed) may submit again. Not after ledger_stop was called, but for a `done`. */
 void ledger_submit(struct ledger *ledger, ledger_rule *rule, ledger_done *done, void *argument);
 
+/** Queues something long as steps: `rule` is run again, each time as a rule of its own with others between, until
+ *  is_over(argument) (ledger thread, before and after each step) or a step fails; then `done` once. However many there
+ *  are, one step is queued at a time, and they take turns: any other rule waits for one step at most. Any thread; not
+ *  after ledger_stop was called. */
+typedef bool ledger_is_over(const void *argument);
+void ledger_submit_long(struct ledger *ledger, ledger_rule *rule, ledger_is_over *is_over, ledger_done *done,
+                        void *argument);
+
 /** Runs one rule and waits for it: for start-up and tests, never on a loop. */
 bool ledger_run(struct ledger *ledger, ledger_rule *rule, void *argument, struct error *err) MUST_USE;
 

@@ -314,6 +314,82 @@ static void count_done(void *argument, const struct error *err)
     ++*(unsigned *)argument;
 }
 
+/* --- long ones --- */
+
+struct journey {
+    unsigned steps, length, fails_at; /* fails_at 0: never */
+    unsigned *clock;                  /* counts all steps of all */
+    unsigned ended_at;
+    bool done, failed;
+    sem_t *over;
+};
+
+static enum kv_outcome step_rule(struct kv *kv UNUSED, void *argument, struct error *err)
+{
+    struct journey *journey = argument;
+    journey->steps++;
+    ++*journey->clock;
+    if (journey->steps != journey->fails_at)
+        return KV_APPLIED;
+    error_set(err, ERROR_INVALID, "a step failed");
+    return KV_FAILED;
+}
+
+static bool journey_is_over(const void *argument)
+{
+    const struct journey *journey = argument;
+    return journey->steps == journey->length;
+}
+
+static void journey_done(void *argument, const struct error *err)
+{
+    struct journey *journey = argument;
+    CHECK(!journey->done);
+    journey->done = true;
+    journey->failed = err->kind != ERROR_NONE;
+    journey->ended_at = *journey->clock;
+    sem_post(journey->over);
+}
+
+static enum kv_outcome read_clock(struct kv *kv UNUSED, void *argument, struct error *err UNUSED)
+{
+    struct journey *journey = argument;
+    journey->ended_at = *journey->clock;
+    return KV_APPLIED;
+}
+
+/* One that is over before its first step, one that fails, and three long ones in turns; a rule behind them waits for a
+ * step of one, not for all of theirs. */
+static void test_long_ones(struct kv *kv, enum stores_engine engine UNUSED)
+{
+    enum { COUNT = 5, LENGTH = 2000 };
+    struct ledger *ledger = start(kv);
+    unsigned clock = 0;
+    sem_t over;
+    sem_init(&over, 0, 0);
+    struct journey all[COUNT] = {
+        {.length = 0}, {.length = LENGTH, .fails_at = 7}, {.length = LENGTH}, {.length = LENGTH}, {.length = LENGTH}};
+    struct journey other = {.clock = &clock};
+    for (size_t i = 0; i < COUNT; i++) {
+        all[i].clock = &clock;
+        all[i].over = &over;
+        ledger_submit_long(ledger, step_rule, journey_is_over, journey_done, &all[i]);
+    }
+    CHECK(ledger_run(ledger, read_clock, &other, NULL));
+    CHECK(other.ended_at < 3U * LENGTH);
+    for (size_t i = 0; i < COUNT; i++)
+        sem_wait(&over);
+    CHECK(all[0].steps == 0 && !all[0].failed);
+    CHECK(all[1].steps == 7 && all[1].failed);
+    CHECK(all[2].steps == LENGTH && all[3].steps == LENGTH && all[4].steps == LENGTH && !all[4].failed);
+    CHECK(all[2].ended_at > 2U * LENGTH && clock == 3U * LENGTH + 7); /* in turns: none was through before the others */
+    ledger_submit_long(ledger, step_rule, journey_is_over, journey_done,
+                       &(struct journey){.length = 3, .clock = &clock, .over = &over}); /* a stop waits for it */
+    ledger_stop(ledger);
+    CHECK(sem_trywait(&over) == 0);
+    sem_destroy(&over);
+}
+
 static void test_stop_drains(struct kv *kv, enum stores_engine engine UNUSED)
 {
     struct ledger *ledger = start(kv);
@@ -336,8 +412,8 @@ static void test_stop_idle(struct kv *kv, enum stores_engine engine UNUSED)
 
 int main(void)
 {
-    static void (*const TESTS[])(struct kv *, enum stores_engine) = {test_writers, test_group, test_odd_rules,
-                                                                     test_stop_drains, test_stop_idle};
+    static void (*const TESTS[])(struct kv *, enum stores_engine) = {test_writers,   test_group,       test_odd_rules,
+                                                                     test_long_ones, test_stop_drains, test_stop_idle};
     for (int engine = 0; engine < STORES_ENGINES; engine++) {
         int before = check_failures;
         for (size_t i = 0; i < sizeof TESTS / sizeof *TESTS; i++) {

@@ -9,7 +9,7 @@
 
 static struct capability_claims claims_of_one(void)
 {
-    static const char SCOPES[] = "fs:rw@/work port@80 shell:ro";
+    static const char SCOPES[] = "fs:rw@/srv port@80 shell:ro";
     struct capability_claims claims = {
         .sandbox_id = "sbx_1",
         .epoch = 3,
@@ -81,7 +81,7 @@ static void test_what_matches(void)
         {"bob", "", MARK_PRINCIPAL, false},
         {"fs:rw", "", MARK_SCOPE, true}, /* also a token that has it for one folder only */
         {"fs:ro", "", MARK_SCOPE, true},
-        {"fs:ro@/work/a", "", MARK_SCOPE, true},
+        {"fs:ro@/srv/a", "", MARK_SCOPE, true},
         {"fs:rw@/other", "", MARK_SCOPE, false},
         {"shell", "", MARK_SCOPE, false},
         {"shell:ro", "bob", MARK_SCOPE, false},
