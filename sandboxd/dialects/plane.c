@@ -30,17 +30,15 @@ char *plane_origin(const struct http_request *request)
 {
     const struct capability_claims *claims = &caller_of(request)->claims;
     struct text text = {0};
-    AUTO_TEXT links = {0};
-    char scope[SCOPE_TEXT_BYTES];
+    char scope[SCOPE_TEXT_BYTES], links[CAPABILITY_LINKS_TEXT_BYTES];
     scope_format(&claims->scopes, scope);
-    for (size_t i = 0; i < claims->link_count; i++)
-        text_append_format(&links, "%s%s", i ? " " : "", claims->link_ids[i]);
+    capability_links_format(claims, links);
     const char *const parts[PARTS] = {[PRINCIPAL] = claims->principal,
                                       [ACTOR] = claims->actor,
                                       [THREAD] = claims->thread_id,
                                       [LEASE] = claims->lease,
                                       [JTI] = claims->jti,
-                                      [LINKS] = links.data,
+                                      [LINKS] = links,
                                       [SCOPE] = scope,
                                       [REMOTE] = http_request_remote(request),
                                       [REQUEST] = http_request_id(request)};

@@ -12,12 +12,6 @@ static const int64_t CONTACT_MS = 3600 * INT64_C(1000); /* long-lived tokens hol
 
 /* ---- the spool ---- */
 
-static void append_links(struct text *to, const struct capability_claims *claims)
-{
-    for (size_t i = 0; i < claims->link_count; i++)
-        text_append_format(to, "%s%s", i ? " " : "", claims->link_ids[i]);
-}
-
 static struct spool_record make_record(const struct http_request *request, const struct capability_claims *claims)
 {
     struct spool_record record = {.remote = http_request_remote(request), .request_id = http_request_id(request)};
@@ -51,10 +45,9 @@ void authorize_record_refusal(const struct http_request *request, const struct c
     struct spool_record record = make_record(request, claims);
     const struct http_route *route = http_request_route(request);
     const char *named = http_request_parameter(request, "sandbox");
-    char token[16] = "", scope[SCOPE_TEXT_BYTES] = "", detail[640];
-    AUTO_TEXT links = {0};
+    char token[16] = "", scope[SCOPE_TEXT_BYTES] = "", links[CAPABILITY_LINKS_TEXT_BYTES] = "", detail[640];
     if (claims) {
-        append_links(&links, claims);
+        capability_links_format(claims, links);
         scope_format(&claims->scopes, scope);
         snprintf(detail, sizeof detail, "reason=%s route=%s %s", reason, route->method, route->path);
     } else {
@@ -65,7 +58,7 @@ void authorize_record_refusal(const struct http_request *request, const struct c
     record.action = action;
     record.outcome = "refused";
     record.status = error_http_status(err->kind);
-    record.links = links.data;
+    record.links = links;
     record.scope = scope;
     record.detail = detail;
     spool_refusal(plane_of(request)->spool, &record);
@@ -77,11 +70,11 @@ static void record_read(const struct http_request *request, const struct http_ro
     if (strcmp(route->method, "GET") != 0)
         return;
     struct spool_record record = make_record(request, claims);
-    AUTO_TEXT links = {0};
-    append_links(&links, claims);
+    char links[CAPABILITY_LINKS_TEXT_BYTES];
+    capability_links_format(claims, links);
     record.action = "read";
     record.outcome = "ok";
-    record.links = links.data;
+    record.links = links;
     record.detail = route->path;
     spool_read(plane_of(request)->spool, &record);
 }

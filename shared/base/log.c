@@ -132,38 +132,53 @@ void log_hold(bool hold)
     }
 }
 
-void log_write(enum log_level level, const char *area, const char *format, ...)
+static void put(const char *line, size_t length)
+{
+    ssize_t ignored UNUSED = write(STDERR_FILENO, line, length);
+}
+
+/* Into what is held, when it may wait and somebody holds. */
+static void put_later(const char *line, size_t length)
+{
+    if (held == NULL || length > sizeof held->lines - held->length)
+        log_flush();
+    if (held == NULL) {
+        put(line, length);
+        return;
+    }
+    memcpy(held->lines + held->length, line, length);
+    held->length += length;
+}
+
+static __attribute__((format(printf, 4, 0))) void write_line(bool may_wait, enum log_level level, const char *area,
+                                                             const char *format, va_list arguments)
 {
     if (!is_wanted(level))
         return;
     int saved_errno = errno;
     char line[LINE_BYTES + 1];
+    size_t length = make_line(line, level, area, format, arguments);
+    if (may_wait) {
+        put_later(line, length);
+    } else {
+        log_flush();
+        put(line, length);
+    }
+    errno = saved_errno;
+}
+
+void log_write(enum log_level level, const char *area, const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
-    size_t length = make_line(line, level, area, format, arguments);
+    write_line(false, level, area, format, arguments);
     va_end(arguments);
-    log_flush();
-    ssize_t ignored UNUSED = write(STDERR_FILENO, line, length);
-    errno = saved_errno;
 }
 
 void log_write_later(enum log_level level, const char *area, const char *format, ...)
 {
-    if (!is_wanted(level))
-        return;
-    int saved_errno = errno;
-    char line[LINE_BYTES + 1];
     va_list arguments;
     va_start(arguments, format);
-    size_t length = make_line(line, level, area, format, arguments);
+    write_line(true, level, area, format, arguments);
     va_end(arguments);
-    if (held == NULL || length > sizeof held->lines - held->length)
-        log_flush();
-    if (held != NULL) {
-        memcpy(held->lines + held->length, line, length);
-        held->length += length;
-    } else {
-        ssize_t ignored UNUSED = write(STDERR_FILENO, line, length);
-    }
-    errno = saved_errno;
 }

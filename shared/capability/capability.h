@@ -84,6 +84,10 @@ enum capability_refusal capability_verify(struct capability_claims *claims,
                                           const struct capability_expectation *expected, const char *token,
                                           size_t length, int64_t now, struct error *err) MUST_USE;
 
+/** The ids of all its links with a blank between, "" when there are none: as audit records tell them. */
+#define CAPABILITY_LINKS_TEXT_BYTES (CAPABILITY_LINKS_MAX * CAPABILITY_LINK_ID_BYTES)
+void capability_links_format(const struct capability_claims *claims, char to[static CAPABILITY_LINKS_TEXT_BYTES]);
+
 /** Copies what is in use of `from` (scope_copy). */
 void capability_claims_copy(struct capability_claims *to, const struct capability_claims *from);
 

@@ -7,6 +7,7 @@
 
 #include <sodium.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *const NAMES[] = {
@@ -148,6 +149,15 @@ enum capability_refusal capability_check_time(const struct capability_claims *cl
     if (now < claims->issued_at - CAPABILITY_LEEWAY_S)
         return refuse(CAPABILITY_FROM_THE_FUTURE, err, "the token is from the future: compare the machines' clocks");
     return CAPABILITY_OK;
+}
+
+void capability_links_format(const struct capability_claims *claims, char to[static CAPABILITY_LINKS_TEXT_BYTES])
+{
+    size_t length = 0;
+    to[0] = '\0';
+    for (size_t i = 0; i < claims->link_count && i < CAPABILITY_LINKS_MAX; i++)
+        length += (size_t)snprintf(to + length, CAPABILITY_LINKS_TEXT_BYTES - length, "%s%s", i ? " " : "",
+                                   claims->link_ids[i]);
 }
 
 void capability_claims_copy(struct capability_claims *to, const struct capability_claims *from)

@@ -111,21 +111,13 @@ static UNUSED void gate_step(struct world *world)
 static UNUSED struct question *sign(struct world *world, const char *who, enum role role, const char *thread,
                                     const char *token)
 {
-    struct questioning questioning = {.world = world};
     struct question *q = question_new();
     q->verb = QUESTION_SIGN;
     q->caller.principal.role = role;
     q->token = memory_string(token);
     CHECK(text_copy(q->caller.principal.name, PRINCIPAL_BYTES, who) &&
           text_copy(q->thread_id, sizeof q->thread_id, thread));
-    q->answered = question_answered;
-    q->cookie = &questioning;
-    leasing_ask(world->leasing, q);
-    pthread_mutex_lock(&world->mutex);
-    while (!questioning.done)
-        pthread_cond_wait(&world->changed, &world->mutex);
-    pthread_mutex_unlock(&world->mutex);
-    return q;
+    return question_wait(world, q);
 }
 
 static UNUSED enum error_kind sign_kind(struct world *world, const char *who, enum role role, const char *thread,

@@ -423,19 +423,10 @@ static void question_answered(void *cookie, struct question *q UNUSED)
     pthread_mutex_unlock(&questioning->world->mutex);
 }
 
-/** `target` is a thread or a sandbox's id, as the verb wants. The caller frees. */
-static UNUSED struct question *question_ask(struct world *world, enum question_verb verb, const char *who,
-                                            enum role role, const char *target)
+/** Asks and waits; the question again, answered. */
+static UNUSED struct question *question_wait(struct world *world, struct question *q)
 {
     struct questioning questioning = {.world = world};
-    struct question *q = question_new();
-    q->verb = verb;
-    q->caller.principal.role = role;
-    q->limit = 100;
-    bool by_thread = verb == QUESTION_THREAD || verb == QUESTION_RELEASE;
-    CHECK(text_copy(q->caller.principal.name, PRINCIPAL_BYTES, who) &&
-          text_copy(q->thread_id, sizeof q->thread_id, by_thread ? target : "") &&
-          text_copy(q->sandbox_id, sizeof q->sandbox_id, by_thread || target == NULL ? "" : target));
     q->answered = question_answered;
     q->cookie = &questioning;
     leasing_ask(world->leasing, q);
@@ -444,6 +435,21 @@ static UNUSED struct question *question_ask(struct world *world, enum question_v
         pthread_cond_wait(&world->changed, &world->mutex);
     pthread_mutex_unlock(&world->mutex);
     return q;
+}
+
+/** `target` is a thread or a sandbox's id, as the verb wants. The caller frees. */
+static UNUSED struct question *question_ask(struct world *world, enum question_verb verb, const char *who,
+                                            enum role role, const char *target)
+{
+    struct question *q = question_new();
+    q->verb = verb;
+    q->caller.principal.role = role;
+    q->limit = 100;
+    bool by_thread = verb == QUESTION_THREAD || verb == QUESTION_RELEASE;
+    CHECK(text_copy(q->caller.principal.name, PRINCIPAL_BYTES, who) &&
+          text_copy(q->thread_id, sizeof q->thread_id, by_thread ? target : "") &&
+          text_copy(q->sandbox_id, sizeof q->sandbox_id, by_thread || target == NULL ? "" : target));
+    return question_wait(world, q);
 }
 
 static UNUSED enum error_kind question_kind(struct world *world, enum question_verb verb, const char *who,

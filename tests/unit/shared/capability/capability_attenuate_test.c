@@ -273,8 +273,26 @@ static void test_decode(void)
     CHECK(!capability_decode(&claims, forged.text, forged.length, NULL));
 }
 
+static void test_links_as_text(void)
+{
+    struct capability_claims claims = {.link_count = 0};
+    char text[CAPABILITY_LINKS_TEXT_BYTES], wanted[CAPABILITY_LINKS_TEXT_BYTES] = "";
+    capability_links_format(&claims, text);
+    CHECK_TEXT(text, "");
+    for (claims.link_count = 0; claims.link_count < CAPABILITY_LINKS_MAX;) {
+        char *id = claims.link_ids[claims.link_count++];
+        snprintf(id, CAPABILITY_LINK_ID_BYTES, "lnk_%022zu", claims.link_count);
+        size_t length = strlen(wanted);
+        snprintf(wanted + length, sizeof wanted - length, "%s%s", length ? " " : "", id);
+        capability_links_format(&claims, text);
+        CHECK_TEXT(text, wanted);
+    }
+    CHECK(strlen(text) == CAPABILITY_LINKS_TEXT_BYTES - 1); /* the longest just fits */
+}
+
 int main(void)
 {
+    test_links_as_text();
     keys_start();
     test_narrows();
     test_expires_earlier();
