@@ -14,7 +14,7 @@
 static const char HELP[] =
     "usage: parley revoke SELECTOR --reason TEXT [--before TIME]\n\n"
     "Refuses every token that the selector matches, and cuts what runs over it; the commands themselves live on.\n"
-    "Tokens issued later are not barred: to shut somebody out, delete their API key.\n\n"
+    "Tokens issued later are not barred: who holds an API key negotiates anew.\n\n"
     "One selector:\n"
     "  --jti ID           one token, and what was narrowed from it\n"
     "  --token TOKEN|-    the token itself (- reads it from stdin): its last link, or all of it. Needs no API key:\n"
