@@ -191,7 +191,7 @@ static void handle_stdin(struct http_request *request)
     AUTO_FREE char *origin = plane_origin(request);
     struct process_call call = call_of(request, answer_empty);
     call.origin = origin;
-    process_write(plane_of(request)->sandboxes, &call, body ? body : "", size, eof);
+    process_write(plane_of(request)->sandboxes, &call, body ? body : "", size, PROCESS_OFFSET_NONE, eof);
 }
 
 /* ---- output ---- */

@@ -31,6 +31,7 @@ size_t front_init_size(uint32_t type)
         [FI_DEADLINE] = sizeof(struct fi_deadline), [FI_WELCOME] = sizeof(struct fi_welcome),
         [FI_STARTED] = sizeof(struct fi_started),   [FI_REFUSED] = sizeof(struct fi_refused),
         [FI_EXITED] = sizeof(struct fi_exited),     [FI_CURRENT] = 0,
+        [FI_HELPER] = sizeof(struct fi_helper),
     };
     if (type < FI_START || type > FI_CURRENT)
         return 0;
@@ -63,12 +64,19 @@ static bool check_id(const char *id, struct error *err)
     return true;
 }
 
+static bool is_in_cells(uint16_t count, uint8_t terminal)
+{
+    return terminal ? count >= 1 && count <= FRONT_INIT_CELLS_MAX : count == 0;
+}
+
 static bool check_start(const struct fi_start *start, struct error *err)
 {
     if (!check_id(start->id, err))
         return false;
-    if (start->with_stdin > 1 || !is_zero(start->reserved, sizeof start->reserved))
-        return error_set(err, ERROR_INVALID, "start: with_stdin must be 0 or 1, reserved bytes 0");
+    if (start->with_stdin > 1 || start->terminal > start->with_stdin || start->reserved[0] != 0)
+        return error_set(err, ERROR_INVALID, "start: with_stdin, and terminal with it, must be 0 or 1, reserved 0");
+    if (!is_in_cells(start->columns, start->terminal) || !is_in_cells(start->rows, start->terminal))
+        return error_set(err, ERROR_INVALID, "start: a terminal has 1..%d columns and rows", FRONT_INIT_CELLS_MAX);
     return true;
 }
 
@@ -102,8 +110,8 @@ static bool check_started(const struct fi_started *started, struct error *err)
 {
     if (!check_id(started->id, err))
         return false;
-    if (started->has_stdin > 1 || !is_zero(started->reserved, sizeof started->reserved))
-        return error_set(err, ERROR_INVALID, "started: has_stdin must be 0 or 1, reserved bytes 0");
+    if (started->has_stdin > 1 || started->terminal > started->has_stdin || started->reserved[0] != 0)
+        return error_set(err, ERROR_INVALID, "started: has_stdin, and terminal with it, must be 0 or 1, reserved 0");
     if (started->pid < 1 || !is_sentence(started->title, sizeof started->title))
         return error_set(err, ERROR_INVALID, "started: the pid must be positive, the title a text");
     return true;
@@ -152,6 +160,8 @@ static bool check_body(const struct front_init_message *message, struct error *e
         return check_refused(&message->as.refused, err);
     case FI_EXITED:
         return check_exited(&message->as.exited, err);
+    case FI_HELPER:
+        return message->as.helper.kind == 1 || error_set(err, ERROR_INVALID, "helper: unknown kind");
     case FI_DEADLINE:
     case FI_CURRENT:
         return true;
@@ -161,10 +171,12 @@ static bool check_body(const struct front_init_message *message, struct error *e
 
 static size_t expected_fds(const struct front_init_message *message)
 {
-    if (message->type == FI_START)
+    if (message->type == FI_START || message->type == FI_HELPER)
         return 1;
+    if (message->type == FI_STARTED && message->as.started.terminal)
+        return FI_TERMINAL_FDS;
     if (message->type == FI_STARTED)
-        return message->as.started.has_stdin ? FI_FDS : FI_FDS - 1;
+        return message->as.started.has_stdin ? FI_FDS : FI_FD_STDIN_PIPE;
     return 0;
 }
 

@@ -12,9 +12,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define FRONT_INIT_VERSION   1
+#define FRONT_INIT_VERSION   2
 #define FRONT_INIT_ID_BYTES  65   /* a command's id with NUL: 1..64 of A-Za-z0-9._- */
 #define FRONT_INIT_COMMANDS  1024 /* commands init keeps at once, running or not forgotten */
+#define FRONT_INIT_CELLS_MAX 1000 /* columns or rows of a terminal */
 #define FRONT_INIT_BLOB_MAX  2097152 /* 2 MiB */
 #define FRONT_INIT_TEXTS_MAX 131072  /* arguments, and as many variables */
 
@@ -27,6 +28,7 @@ enum front_init_type {
     FI_FORGET,    /* an ended command: close what init keeps of it */
     FI_TERMINATE, /* SIGTERM to all, SIGKILL after grace, then init exits */
     FI_DEADLINE,  /* the hard deadline moves */
+    FI_HELPER,    /* + 1 descriptor: the socket of a new helper process; what goes wrong is told there */
     /* init -> front */
     FI_WELCOME,
     FI_STARTED,   /* + descriptors of enum front_init_fd */
@@ -35,20 +37,37 @@ enum front_init_type {
     FI_CURRENT    /* everything known has been told */
 };
 
-/* Descriptors of FI_STARTED, in this order. The front's copies; init keeps its own. */
+/* Descriptors of FI_STARTED, in this order. The front's copies; init keeps its own of the same open files, so what is in a
+ * pipe or memfd, and the memfds' file positions, outlive a front. Bytes move by splice alone. */
 enum front_init_fd {
     FI_FD_STDOUT_PIPE,   /* read end, non-blocking */
     FI_FD_STDERR_PIPE,   /* read end */
     FI_FD_STDOUT_MEMORY, /* memfd: its file position is the stream's length; moved there by splice only */
     FI_FD_STDERR_MEMORY,
     FI_FD_STDIN_PIPE,    /* write end, non-blocking; absent (only 4 descriptors) when stdin is /dev/null or was closed */
+    FI_FD_STDIN_MEMORY,  /* memfd: its size is what was accepted, its position what was delivered; F_SEAL_GROW: no more */
     FI_FDS
 };
 
+/* The same of a terminal (fi_started.terminal): always all of them. */
+enum front_init_terminal_fd {
+    FI_TERMINAL_FD_MASTER,        /* read and write, non-blocking */
+    FI_TERMINAL_FD_OUT_READ,      /* a pipe between master and memfd, non-blocking */
+    FI_TERMINAL_FD_OUT_WRITE,
+    FI_TERMINAL_FD_STDOUT_MEMORY,
+    FI_TERMINAL_FD_IN_READ,       /* a pipe between stdin's memfd and master, non-blocking */
+    FI_TERMINAL_FD_IN_WRITE,
+    FI_TERMINAL_FD_STDIN_MEMORY,
+    FI_TERMINAL_FDS
+};
+#define FI_FDS_MAX 7 /* of any message */
+
 struct fi_start {
     char id[FRONT_INIT_ID_BYTES];
-    uint8_t with_stdin;     /* 1: a pipe, 0: /dev/null */
-    uint8_t reserved[6];
+    uint8_t with_stdin;     /* 1: a pipe, 0: /dev/null; 1 for a terminal */
+    uint8_t terminal;       /* 1: a new terminal is stdin, stdout, stderr and the controlling terminal */
+    uint8_t reserved[1];
+    uint16_t columns, rows; /* of the terminal, 1..FRONT_INIT_CELLS_MAX; else 0 */
     uint64_t timeout_ms;    /* 0: none; init kills the tree then, counted from the start, CLOCK_BOOTTIME */
 };
 
@@ -67,6 +86,10 @@ struct fi_terminate {
     char reason[64];
 };
 
+struct fi_helper {
+    uint32_t kind;          /* FRONT_FILES_HELPER_KIND */
+};
+
 struct fi_deadline {
     uint64_t boot_ns;       /* CLOCK_BOOTTIME; 0 none */
 };
@@ -80,7 +103,8 @@ struct fi_welcome {
 struct fi_started {
     char id[FRONT_INIT_ID_BYTES];
     uint8_t has_stdin;
-    uint8_t reserved[2];
+    uint8_t terminal;
+    uint8_t reserved[1];
     int32_t pid;            /* as seen inside */
     uint64_t start_boot_ns, timeout_ms;
     int64_t start_wall_ms;
@@ -113,6 +137,7 @@ struct front_init_message {
         struct fi_name name;
         struct fi_terminate terminate;
         struct fi_deadline deadline;
+        struct fi_helper helper;
         struct fi_welcome welcome;
         struct fi_started started;
         struct fi_refused refused;
@@ -132,7 +157,7 @@ bool front_init_check(const struct front_init_message *message, size_t size, siz
 bool front_init_send(int socket, const struct front_init_message *message, const int *fds, size_t fd_count,
                      struct error *err) MUST_USE;
 /** 1 got one, 0 the end, -1 error (system_errno EAGAIN: none there; ERROR_INVALID: a bad packet, its descriptors closed). `fds` has
- *  room for FI_FDS. */
+ *  room for FI_FDS_MAX. */
 int front_init_receive(int socket, struct front_init_message *message, enum front_init_end sender, int *fds,
                        size_t *fd_count, struct error *err) MUST_USE;
 

@@ -82,7 +82,7 @@ static bool send_started(struct init *init, struct command *command)
     started->start_boot_ns = command->start_boot_ns;
     started->start_wall_ms = command->start_wall_ms;
     started->timeout_ms = command->timeout_ms;
-    if (!send_message(init, &message, kept, has_stdin ? FI_FDS : FI_FDS - 1))
+    if (!send_message(init, &message, kept, has_stdin ? FI_FDS : FI_FD_STDIN_PIPE))
         return false;
     command->started_told = true;
     return true;
@@ -203,6 +203,7 @@ static void on_message(struct init *init, const struct front_init_message *messa
     case FI_DEADLINE:
         deadline_set_hard(init, message->as.deadline.boot_ns);
         return;
+    case FI_HELPER:
     case FI_WELCOME:
     case FI_STARTED:
     case FI_REFUSED:
@@ -216,7 +217,7 @@ static void on_message(struct init *init, const struct front_init_message *messa
 static bool take_message(struct init *init)
 {
     struct front_init_message message;
-    int fds[FI_FDS];
+    int fds[FI_FDS_MAX];
     size_t count = 0;
     struct error err = {0};
     int got = front_init_receive(init->connection.fd, &message, FI_FROM_FRONT, fds, &count, &err);

@@ -63,7 +63,7 @@ static struct command *new_command(const char *id)
     struct command *command = memory_new(sizeof *command);
     *command = (struct command){
         .watch = {.fd = -1, .owner = command, .ready = on_refusal_pipe},
-        .streams = {.kept = {-1, -1, -1, -1, -1}, .stdin_end = -1, .stdout_end = -1, .stderr_end = -1},
+        .streams = {.kept = {-1, -1, -1, -1, -1, -1}, .stdin_end = -1, .stdout_end = -1, .stderr_end = -1},
     };
     memcpy(command->id, id, sizeof command->id);
     return command;

@@ -49,7 +49,7 @@ static int highest(const struct streams *streams)
 
 bool streams_open(struct streams *streams, bool with_stdin, int limit, struct error *err)
 {
-    struct streams made = {.kept = {-1, -1, -1, -1, -1}, .stdin_end = -1, .stdout_end = -1, .stderr_end = -1};
+    struct streams made = {.kept = {-1, -1, -1, -1, -1, -1}, .stdin_end = -1, .stdout_end = -1, .stderr_end = -1};
     bool good = open_pipe(&made.kept[FI_FD_STDOUT_PIPE], &made.stdout_end, 0, err) &&
                 open_pipe(&made.kept[FI_FD_STDERR_PIPE], &made.stderr_end, 0, err) &&
                 open_memory(&made.kept[FI_FD_STDOUT_MEMORY], "stdout", err) &&

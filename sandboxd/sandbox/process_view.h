@@ -23,6 +23,9 @@ struct process_view {
     int pid;                                                    /* as seen inside */
     bool ended;                                                 /* `end` holds */
     bool stdin_open;                                            /* more may be sent to it */
+    uint64_t stdin_offset;                                      /* bytes accepted for it so far */
+    bool terminal;                                              /* one stream, stdout; */
+    unsigned columns, rows;                                     /* of it */
     bool output_gone;                                           /* only the end is still known */
     int64_t started_ms;                                         /* UTC */
     uint64_t timeout_ms;                                        /* 0: none */

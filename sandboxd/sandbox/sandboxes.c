@@ -238,7 +238,8 @@ void process_kill(struct sandboxes *all, const struct process_call *call)
     send_verb(process_verb(all, call, process_verb_kill));
 }
 
-void process_write(struct sandboxes *all, const struct process_call *call, const void *data, size_t size, bool eof)
+void process_write(struct sandboxes *all, const struct process_call *call, const void *data, size_t size,
+                   uint64_t offset UNUSED, bool eof)
 {
     struct verb *verb = process_verb(all, call, process_verb_input);
     verb->data = memory_copy(data, size);

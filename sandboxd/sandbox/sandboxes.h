@@ -110,11 +110,19 @@ struct process_call {
     const char *origin; /* copied; of process_write, for its process_deed; may be NULL */
 };
 
-/** Signal 1..64 to the command's process group. NOT_FOUND, CONFLICT when it has ended. */
+/** Signal 1..64 to the command's process group; INT, QUIT and TSTP of a terminal to its foreground group. NOT_FOUND, CONFLICT when it has ended. */
 void process_signal(struct sandboxes *all, const struct process_call *call, int number);
 /** Kills it and all it started, also what it left behind. NOT_FOUND. */
 void process_kill(struct sandboxes *all, const struct process_call *call);
-/** Bytes (copied) for its stdin; answered when the pipe has taken them. `eof` closes it then. */
-void process_write(struct sandboxes *all, const struct process_call *call, const void *data, size_t size, bool eof);
+#define PROCESS_OFFSET_NONE UINT64_MAX
+
+/** Bytes (copied) for its stdin, kept across a restart of this front; answered when they are accepted, the answer's view
+ *  telling stdin_offset. `offset` (or PROCESS_OFFSET_NONE: at the end): where in stdin they belong; what was accepted before
+ *  is skipped, RANGE when bytes before them are missing. `eof`: nothing comes behind them. CONFLICT when stdin is closed,
+ *  RATE_LIMITED when too much waits (nothing is taken then). */
+void process_write(struct sandboxes *all, const struct process_call *call, const void *data, size_t size,
+                   uint64_t offset, bool eof);
+/** Columns and rows (1..FRONT_INIT_CELLS_MAX) of a terminal. NOT_FOUND, CONFLICT when it is none or has ended. */
+void process_resize(struct sandboxes *all, const struct process_call *call, unsigned columns, unsigned rows);
 /** The views of one or all. */
 void process_list(struct sandboxes *all, const struct process_call *call);

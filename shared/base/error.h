@@ -21,9 +21,11 @@ enum error_kind {
     ERROR_CONFLICT,          /* 409 */
     ERROR_TOKEN_REUSED,      /* 409 */
     ERROR_GONE,              /* 410: the sentence holds the reason */
+    ERROR_PRECONDITION,      /* 412: If-Match, If-None-Match */
     ERROR_TOO_LARGE,         /* 413 */
     ERROR_RANGE,             /* 416 */
     ERROR_STARTING,          /* 423 */
+    ERROR_UPGRADE,           /* 426: a WebSocket is wanted here */
     ERROR_RATE_LIMITED,      /* 429 */
     ERROR_QUOTA,             /* 429 */
     ERROR_INTERNAL,          /* 500: ours, or the operating system's */

@@ -24,16 +24,22 @@ enum http_carrier {
     HTTP_BEARER = 1 << 0,  /* Authorization: Bearer <t> */
     HTTP_API_KEY = 1 << 1, /* X-API-Key: <k>, or Authorization: ApiKey <k> */
     HTTP_PATH = 1 << 2,    /* /c/<token>/rest instead of /s/{sandbox}/rest */
-    HTTP_QUERY = 1 << 3    /* ?token= */
+    HTTP_QUERY = 1 << 3,   /* ?token= */
+    HTTP_PROTOCOL = 1 << 4, /* Sec-WebSocket-Protocol: parley.v1, bearer.<token> */
+    HTTP_LATER = 1 << 5,   /* none need come with the head: the handler asks for it (a WebSocket's first frame). Then authorize
+                              is not called, and the identity is NULL until the handler sets one */
+    HTTP_POURS = 1 << 6    /* no carrier, but said beside them: the handler is called when the head is there and takes the body with
+                              http_body_pour; it is never held here, so body_max_bytes alone bounds it */
 };
 
 /** One row of a dialect's table. */
 struct http_route {
     const char *method;    /* "GET" (serves HEAD too) ... or "*" */
-    const char *path;      /* "/s/{sandbox}/processes/{id}"; {x} is one segment, a last {x...} the rest. A path that
+    const char *path;      /* "/s/{sandbox}/processes/{id}"; {x} is one segment, a last {x...} the rest (any bytes but NUL: a file's
+                              name need not be UTF-8; no empty, . or .. segment). A path that
                               begins with /s/{sandbox} and takes HTTP_PATH is also served below /c/{token}, where it
                               has no parameter "sandbox". A literal beats {x}, {x} beats {x...}; {x...} may be empty */
-    unsigned carriers;     /* of enum http_carrier; 0 only with needs NULL */
+    unsigned carriers;     /* bits of enum http_carrier; 0 only with needs NULL */
     const char *needs;     /* scope ("process") or role ("user"); "" any valid credential; NULL open to everybody: machines ask
                               these all the time, successes are logged at debug level */
     size_t body_max_bytes; /* 0: no body */
@@ -178,3 +184,24 @@ void http_stream_abort(struct http_request *request);
  *  http_stream_send. */
 enum http_framing { HTTP_NDJSON, HTTP_SSE };
 size_t http_stream_send_json(struct http_request *request, enum http_framing framing, const char *name, json_t *object);
+
+/* ---- bodies and files that go through without being held ---- */
+
+/** Of a route that pours: the Content-Length, or UINT64_MAX when it is not said (chunked). */
+uint64_t http_body_length(const struct http_request *request) MUST_USE;
+
+/** Moves the body into `pipe` (write end, non-blocking, taken) as it comes and as the pipe takes it, by splice where it can;
+ *  closes it at the end. Then poured(cookie, size, NULL) on this loop, once; or an error: TOO_LARGE, TIMEOUT (slower than the
+ *  body's least rate while the pipe had room), INVALID (a broken chunk), CONFLICT when nobody reads the pipe any more. A client that leaves
+ *  is told by http_request_on_gone as ever (and the pipe closed). To be called once, in or after the handler, before the
+ *  reply; a reply without it, or before its end, closes the connection behind it (RFC 9112, 9.3). */
+void http_body_pour(struct http_request *request, int pipe,
+                    void (*poured)(void *cookie, uint64_t size, const struct error *err), void *cookie);
+
+/** The whole reply: `size` bytes of the regular file `file` (taken) from `offset` on, with Content-Length, by sendfile(2). HEAD
+ *  gets the head alone. A file that turns out shorter breaks the connection off. The request is dead for its caller. */
+void http_reply_file(struct http_request *request, int status, const char *type, int file, uint64_t offset, uint64_t size);
+
+/** In a stream: queues `size` bytes of `file` (borrowed until drained or gone) from `offset` behind what waits, by sendfile; one
+ *  at a time. False: the file is shorter or broken, the stream was aborted. */
+bool http_stream_send_file(struct http_request *request, int file, uint64_t offset, uint64_t size) MUST_USE;

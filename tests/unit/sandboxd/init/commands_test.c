@@ -67,7 +67,7 @@ static void test_descriptors(struct rig *rig)
     rig_result_done(&result);
 
     struct front_init_message message;
-    int fds[FI_FDS];
+    int fds[FI_FDS_MAX];
     CHECK(rig_start_shell(rig, "stdin", &with_stdin, "ls /proc/$$/fd; wc -c"));
     CHECK(rig_expect(rig, FI_STARTED, "stdin", &message, fds));
     CHECK(message.as.started.has_stdin == 1 && message.as.started.pid > 1);

@@ -18,7 +18,7 @@ static void test_reconnect(struct rig *rig)
 {
     struct front_init_message message;
     struct rig_start with_stdin = {.with_stdin = 1};
-    int fds[FI_FDS];
+    int fds[FI_FDS_MAX];
     CHECK(rig_start_shell(rig, "running", &with_stdin, "printf before; cat; echo end >&2; exit 5"));
     CHECK(rig_expect(rig, FI_STARTED, "running", &message, fds));
     int64_t started = message.as.started.start_wall_ms;

@@ -5,7 +5,7 @@
 static void start_and_wait(struct rig *rig, const char *id, const char *script)
 {
     struct front_init_message message;
-    int fds[FI_FDS];
+    int fds[FI_FDS_MAX];
     CHECK(rig_start_shell(rig, id, NULL, script));
     CHECK(rig_expect(rig, FI_STARTED, id, &message, fds));
     char *output = rig_read(fds[FI_FD_STDOUT_PIPE], 3);

@@ -164,7 +164,7 @@ static UNUSED struct rig_result rig_run(struct rig *rig, const char *id, const s
 {
     struct rig_result result = {0};
     struct front_init_message message = {0};
-    int fds[FI_FDS] = {-1, -1, -1, -1, -1};
+    int fds[FI_FDS_MAX] = {-1, -1, -1, -1, -1};
     CHECK(rig_start_shell(rig, id, how, script));
     CHECK(rig_expect(rig, 0, id, &message, fds));
     if (message.type == FI_REFUSED) {

@@ -25,6 +25,8 @@ static const struct {
     {ERROR_CONFLICT, "CONFLICT", 409, false},
     {ERROR_TOKEN_REUSED, "TOKEN_REUSED", 409, false},
     {ERROR_GONE, "GONE", 410, false},
+    {ERROR_PRECONDITION, "PRECONDITION_FAILED", 412, false},
+    {ERROR_UPGRADE, "UPGRADE_REQUIRED", 426, false},
     {ERROR_TOO_LARGE, "TOO_LARGE", 413, false},
     {ERROR_RANGE, "RANGE_NOT_SATISFIABLE", 416, false},
     {ERROR_STARTING, "STARTING", 423, true},
