@@ -122,26 +122,50 @@ static void judge(struct http_request *request)
         request->refusal = err;
 }
 
-/* libh2o would answer the expectation itself, but stops reading for that and starts again without telling. So it sees
- * a field of another name. */
-static void hide_expectation(char *head, size_t length)
+/* Lets libh2o see a field of another name, which means nothing to it. */
+static void hide(char *head, size_t length, const char *field)
 {
     const char *end = head + length;
-    for (char *line = head; line != NULL && end - line > 7;) {
-        if (strncasecmp(line, "expect:", 7) == 0)
+    const ptrdiff_t name_length = (ptrdiff_t)strlen(field);
+    for (char *line = head; line != NULL && end - line > name_length;) {
+        if (strncasecmp(line, field, (size_t)name_length) == 0 && line[name_length] == ':')
             memcpy(line, "x-kept", 6);
         line = memchr(line, '\n', (size_t)(end - line));
         line += line != NULL;
     }
 }
 
-static void send_continue(struct http_connection *connection)
+void http_guard_send_continue(struct http_connection *connection)
 {
     static const char CONTINUE[] = "HTTP/1.1 100 Continue\r\n\r\n";
     const size_t size = sizeof CONTINUE - 1;
     int fd = h2o_socket_get_fd(connection->socket);
     if (send(fd, CONTINUE, size, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)size)
         http_connection_doom(connection);
+}
+
+/* What came of the body stays with the request, and libh2o is shown a head that announces none. */
+static void start_pour(struct http_connection *connection, size_t length)
+{
+    h2o_buffer_t *input = connection->socket->input;
+    struct http_request *request = connection->request;
+    size_t came = input->size - length;
+    uint64_t wanted = request->head.is_chunked ? UINT64_MAX : request->head.content_length;
+    size_t body = came < wanted ? came : (size_t)wanted;
+    http_pour_prepare(request, input->bytes + length, body);
+    http_connection_set_surplus(connection, input->bytes + length + body, came - body);
+    input->size = length;
+    hide(input->bytes, length, "content-length");
+    hide(input->bytes, length, "transfer-encoding");
+    hide(input->bytes, length, "expect");
+    connection->head_bytes = length;
+    http_connection_set_state(connection, HTTP_BODY);
+    http_guard_body(connection);
+}
+
+static bool pours(const struct http_request *request)
+{
+    return request->refusal.kind == ERROR_NONE && (request->match.route->carriers & HTTP_POURS) != 0;
 }
 
 static void start_request(struct http_connection *connection, size_t length)
@@ -154,6 +178,10 @@ static void start_request(struct http_connection *connection, size_t length)
         return;
     }
     judge(request);
+    if (pours(request)) {
+        start_pour(connection, length);
+        return;
+    }
     uint64_t whole = length + request->head.content_length;
     bool is_whole = !request->head.is_chunked && input->size >= whole;
     if (request->refusal.kind != ERROR_NONE && !is_whole) {
@@ -166,10 +194,11 @@ static void start_request(struct http_connection *connection, size_t length)
         http_connection_set_surplus(connection, input->bytes + whole, input->size - (size_t)whole);
         input->size = (size_t)whole;
     }
+    /* libh2o would answer it itself, but stops reading for that and starts again without telling. */
     if (request->head.expects_continue)
-        hide_expectation(input->bytes, length);
+        hide(input->bytes, length, "expect");
     if (request->head.expects_continue && !is_whole)
-        send_continue(connection);
+        http_guard_send_continue(connection);
     connection->head_bytes = length;
     http_connection_set_state(connection, HTTP_BODY);
     http_guard_body(connection);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/statvfs.h>
 
 enum {
@@ -138,7 +139,10 @@ static void on_close(void *data)
 
 static void close_now(struct http_connection *connection)
 {
-    connection->h2o_read(connection->socket, h2o_socket_error_closed);
+    if (connection->is_upgraded)
+        h2o_socket_close(connection->socket);
+    else
+        connection->h2o_read(connection->socket, h2o_socket_error_closed);
 }
 
 enum filled { FILLED_SOME, FILLED_NOTHING, FILLED_END, FILLED_NO_ROOM };
@@ -207,6 +211,15 @@ static void on_readable(h2o_socket_t *socket, const char *broken UNUSED)
     }
 }
 
+void http_connection_leave(struct http_connection *connection)
+{
+    shutdown(h2o_socket_get_fd(connection->socket), SHUT_WR);
+    http_peer_forget(connection);
+    http_request_free(TAKE(connection->request));
+    http_connection_set_state(connection, HTTP_LINGER);
+    h2o_socket_read_start(connection->socket, on_readable);
+}
+
 bool http_connection_feed(struct http_connection *connection)
 {
     struct http_worker *worker = connection->worker;
@@ -237,6 +250,12 @@ void http_connection_request_ended(struct http_connection *connection)
         h2o_linklist_insert(&connection->worker->unguarded, &connection->unguarded);
 }
 
+void http_connection_linger(struct http_connection *connection)
+{
+    http_connection_set_surplus(connection, NULL, 0);
+    http_connection_set_state(connection, HTTP_LINGER);
+}
+
 void http_connection_doom(struct http_connection *connection)
 {
     http_worker_settle_soon(connection->worker);
@@ -260,7 +279,9 @@ static void start_with_surplus(struct http_connection *connection)
 static void guard_again(struct http_connection *connection)
 {
     h2o_socket_read_start(connection->socket, on_readable);
-    if (connection->worker->is_stopping)
+    if (connection->state == HTTP_LINGER)
+        shutdown(h2o_socket_get_fd(connection->socket), SHUT_WR);
+    else if (connection->worker->is_stopping)
         http_connection_doom(connection);
     else
         start_with_surplus(connection);
@@ -284,6 +305,8 @@ void http_connections_close_idle(struct http_worker *worker)
         struct http_connection *connection = HTTP_OWNER(struct http_connection, all, link);
         if (connection->state == HTTP_HEAD)
             http_connection_doom(connection);
+        else if (connection->is_upgraded && connection->request != NULL)
+            http_websocket_stop(connection->request->websocket);
     }
 }
 

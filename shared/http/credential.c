@@ -1,4 +1,5 @@
 /* credential.c - which credential a request is judged by (protocol.md, 3 "Carriers"). */
+#include "shared/base/memory.h"
 #include "shared/http/http_internal.h"
 
 #include <string.h>
@@ -44,14 +45,31 @@ static bool find_capability(const struct http_request *request, const char **cho
     const char *path = request->match.is_by_token ? http_match_parameter(&request->match, "token") : NULL;
     const char *bearer = (carriers & HTTP_BEARER) != 0 ? authorization(request, "Bearer") : NULL;
     const char *query = (carriers & HTTP_QUERY) != 0 ? http_request_query(request, "token") : NULL;
+    const char *protocol = (carriers & HTTP_PROTOCOL) != 0 ? request->protocol_bearer : NULL;
     return take(chosen, capability(carriers, not_empty(path))) && take(chosen, capability(carriers, bearer)) &&
-           take(chosen, capability(carriers, not_empty(query)));
+           take(chosen, capability(carriers, not_empty(query))) && take(chosen, capability(carriers, protocol));
+}
+
+/* The bearer among the subprotocols; false when there are two different ones. */
+static bool read_protocol(struct http_request *request)
+{
+    const char *list = http_head_field(&request->head, "sec-websocket-protocol");
+    size_t size;
+    for (const char *bearer; (bearer = http_websocket_next_bearer(&list, &size)) != NULL;) {
+        const char *kept = request->protocol_bearer;
+        if (kept != NULL && (strlen(kept) != size || memcmp(kept, bearer, size) != 0))
+            return false;
+        if (kept == NULL)
+            request->protocol_bearer = memory_printf("%.*s", (int)size, bearer);
+    }
+    return true;
 }
 
 bool http_credential_find(struct http_request *request, struct error *err)
 {
     const char *chosen = NULL;
-    if (!find_capability(request, &chosen))
+    bool takes_protocol = (request->match.route->carriers & HTTP_PROTOCOL) != 0;
+    if ((takes_protocol && !read_protocol(request)) || !find_capability(request, &chosen))
         return error_set(err, ERROR_INVALID, "the request carries two different credentials");
     if (chosen == NULL && (request->match.route->carriers & HTTP_API_KEY) != 0) {
         const char *header = not_empty(http_head_field(&request->head, "x-api-key"));

@@ -8,11 +8,25 @@
 #include <strings.h>
 
 /* Fields that mean something else to whoever reads the last one instead of the first. */
-static const char *const ONCE[] = {"host",           "content-length",      "transfer-encoding",
-                                   "authorization",  "x-api-key",           "content-type",
-                                   "expect",         "content-range",       "range",
-                                   "if-match",       "idempotency-key",     "x-request-id",
-                                   "x-access-token", "x-execd-access-token"};
+static const char *const ONCE[] = {"host",
+                                   "content-length",
+                                   "transfer-encoding",
+                                   "authorization",
+                                   "x-api-key",
+                                   "content-type",
+                                   "expect",
+                                   "content-range",
+                                   "range",
+                                   "if-match",
+                                   "idempotency-key",
+                                   "x-request-id",
+                                   "x-access-token",
+                                   "x-execd-access-token",
+                                   "origin",
+                                   "upgrade",
+                                   "sec-websocket-key",
+                                   "sec-websocket-version",
+                                   "sec-websocket-protocol"};
 
 size_t http_head_length(const char *data, size_t size, size_t *scanned)
 {

@@ -42,11 +42,15 @@ void http_head_done(struct http_head *head);
 /** Value of a field by lower-case name; NULL when missing. */
 const char *http_head_field(const struct http_head *head, const char *name) MUST_USE;
 
-/** '/' first, whole percent escapes, no segment that decodes to "." or "..", no NUL, UTF-8 when decoded: 400 else. */
+/** '/' first, whole percent escapes, no segment that decodes to "." or "..", no NUL: 400 else. Any other bytes: what
+ * must be UTF-8 is seen where it is a parameter. */
 bool http_path_check(const char *path, struct error *err) MUST_USE;
 
-/** Decodes percent escapes of from[0..length) into `to` (length + 1 bytes, may be `from`), NUL-terminated; '+' is a
- *  blank when `is_query`. False on a broken escape, a NUL or invalid UTF-8. */
+/** Decodes percent escapes of from[0..length) into `to` (length + 1 bytes, may be `from`), NUL-terminated. False on a
+ *  broken escape or a NUL. */
+bool http_percent_decode_bytes(char *to, const char *from, size_t length) MUST_USE;
+
+/** As that; '+' is a blank when `is_query`, and false on invalid UTF-8 too. */
 bool http_percent_decode(char *to, const char *from, size_t length, bool is_query) MUST_USE;
 
 /** Cuts up and decodes `query` in place into pairs[HTTP_QUERY_MAX]. A repeated name is ERROR_INVALID. */

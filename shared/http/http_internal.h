@@ -6,6 +6,7 @@
 
 #include "shared/base/random.h"
 #include "shared/base/text.h"
+#include "shared/http/chunks.h"
 #include "shared/http/head.h"
 #include "shared/http/loop_internal.h"
 #include "shared/http/routes.h"
@@ -84,6 +85,7 @@ struct http_connection {
     bool has_bytes; /* HEAD: the first byte is there */
     bool is_fresh;  /* HEAD: no request was served yet */
     bool is_peer_watched;
+    bool is_upgraded;         /* a WebSocket: libh2o has let go of the socket */
     uint64_t since_ns;        /* boot time when state or has_bytes changed last */
     uint64_t moved_ns, acked; /* RUNNING: when the client last took bytes of a finished reply */
     size_t scanned;           /* HEAD: bytes that hold no end of the head */
@@ -100,6 +102,7 @@ struct http_connection {
 enum http_phase {
     HTTP_OPEN,      /* unanswered */
     HTTP_STREAMING, /* http_stream_start was called */
+    HTTP_SOCKET,    /* http_websocket_accept was called */
     HTTP_ENDED,     /* the handler is through; bytes may still be on their way */
     HTTP_GONE       /* the client left, or we cut it; nothing more is sent */
 };
@@ -111,14 +114,51 @@ struct http_stream {
     bool is_flying; /* one h2o_send at a time */
     bool is_ending, is_muted, is_chunked;
     bool is_breaking; /* what waits is the last, and then the connection goes */
-    unsigned zeros; /* of the next chunk's size, already sent to see whether the client is there */
+    unsigned zeros;   /* of the next chunk's size, already sent to see whether the client is there */
     char frame[24];
 };
+
+/* A body on its way into a pipe. */
+struct http_pour {
+    struct loop_watch *watch; /* the pipe; NULL before and after */
+    struct loop_timer *timer; /* the begin, then the least rate */
+    void (*poured)(void *cookie, uint64_t size, const struct error *err);
+    void *cookie;
+    char *held; /* what was read and not yet passed on: held[held_at..held_size) */
+    size_t held_at, held_size, held_capacity;
+    struct http_chunks chunks;
+    uint64_t left;                        /* of a Content-Length */
+    uint64_t size;                        /* bytes that are in the pipe */
+    uint64_t waited_ns, waiting_since_ns; /* for the client; 0: the pipe is full */
+    bool has_begun, is_reading;
+    bool is_slow;  /* failed for that */
+    bool is_whole; /* the connection holds nothing of the body any more */
+};
+
+enum http_file_step {
+    HTTP_FILE_NONE,
+    HTTP_FILE_WAITS, /* behind a stream's bytes */
+    HTTP_FILE_HEAD,  /* what stands before it flies */
+    HTTP_FILE_MOVES, /* sendfile */
+    HTTP_FILE_TAIL   /* the end of its chunk flies */
+};
+
+/* A file on its way out. */
+struct http_file {
+    enum http_file_step step;
+    int fd; /* ours, unless NONE */
+    off_t offset;
+    uint64_t left;
+    size_t before; /* WAITS: bytes of the stream that come first */
+    void (*moved)(struct http_request *request);
+};
+
+struct http_websocket;
 
 struct http_request {
     struct http_worker *worker;
     struct http_connection *connection;
-    h2o_req_t *h2o; /* NULL until the body is whole */
+    h2o_req_t *h2o; /* NULL until the body is whole, and once it is a WebSocket */
     h2o_generator_t generator;
     uint64_t number;           /* 0 until its handler is called */
     struct http_request *next; /* in its bucket */
@@ -128,6 +168,7 @@ struct http_request {
     struct http_pair query[HTTP_QUERY_MAX];
     size_t query_count;
     const char *credential;
+    char *protocol_bearer;   /* a copy of the credential in Sec-WebSocket-Protocol */
     bool carries_credential; /* in whatever carrier, ours or not */
     bool is_judged_early;    /* the body was not there yet */
     struct error refusal;    /* kind ERROR_NONE: served */
@@ -146,6 +187,10 @@ struct http_request {
     void *gone_cookie;
     struct loop_timer *probe; /* runs since the client sent a FIN, or the stream is being broken off */
     struct http_stream stream;
+    struct http_websocket *websocket; /* NULL: not one */
+    bool pours;                       /* its route does: libh2o knows of no body */
+    struct http_pour pour;
+    struct http_file file;
 };
 
 /* ---- connection.c ---- */
@@ -162,11 +207,16 @@ void http_connection_set_state(struct http_connection *connection, enum http_sta
 void http_connection_finishing(struct http_connection *connection);
 /** The request has ended; its memory goes after this. */
 void http_connection_request_ended(struct http_connection *connection);
+/** Right behind that: the rest of its body is thrown away for a moment, and then the connection closes. */
+void http_connection_linger(struct http_connection *connection);
+/** The last byte is with the kernel: ends sending, frees the request, throws away for a moment what still comes. Only
+ *  of an upgraded connection. */
+void http_connection_leave(struct http_connection *connection);
 /** Takes back reads and closes what is doomed. */
 void http_connections_settle(struct http_worker *worker);
 /** Calls that at the end of this turn, inside of libh2o's loop. */
 void http_worker_settle_soon(struct http_worker *worker);
-/** Closes those that serve nothing. */
+/** Closes those that serve nothing, and says 1001 to WebSockets. */
 void http_connections_close_idle(struct http_worker *worker);
 
 /* ---- body_guard.c ---- */
@@ -179,8 +229,23 @@ void http_guard_body(struct http_connection *connection);
 size_t http_guard_body_room(const struct http_connection *connection) MUST_USE;
 /** Answers without libh2o, and lingers. `status` 0: the error's own. */
 void http_guard_refuse(struct http_connection *connection, const struct error *err, int status);
+/** Lets a client that asked for it send its body. */
+void http_guard_send_continue(struct http_connection *connection);
 /** Checks the body's rate; true when it is too slow. */
 bool http_guard_is_slow(const struct http_connection *connection, uint64_t now_ns) MUST_USE;
+
+/* ---- body_pour.c ---- */
+
+/** The head is judged, and `size` bytes of the body came with it (copied; of a chunked one maybe more). */
+void http_pour_prepare(struct http_request *request, const char *data, size_t size);
+/** Closes the pipe and reads no more; nobody is told. */
+void http_pour_stop(struct http_request *request);
+void http_pour_done(struct http_request *request);
+/** True when some of the body may still be in the connection. */
+bool http_pour_is_cut_short(const struct http_request *request) MUST_USE;
+/** The reply's head is with libh2o and says "close": libh2o itself must not, as what is left of the body would make the
+ *  kernel send a reset that overtakes the reply. */
+void http_pour_head_sent(struct http_request *request);
 
 /* ---- request.c, credential.c ---- */
 
@@ -214,10 +279,30 @@ void http_reply_each_header(const struct http_request *request,
 void http_reply_each_error_header(const struct http_request *request, int status,
                                   void (*emit)(void *to, const char *name, const char *value), void *to);
 const char *http_reply_reason(int status) MUST_USE;
+/** Ends the request with bytes that stay until then; NULL when it has none to send. */
+void http_reply_finish(struct http_request *request, char *data, size_t size);
 /** Sets status and headers of libh2o's reply. */
 void http_reply_prepare(struct http_request *request, int status, const char *type);
 /** libh2o's filter: errors that libh2o prints itself (a broken chunk) get our form. */
 void http_reply_on_setup_ostream(h2o_filter_t *filter, h2o_req_t *h2o, h2o_ostream_t **slot);
+
+/* ---- websocket.c, websocket_handshake.c ---- */
+
+/** Tells its owner that it is over. */
+void http_websocket_gone(struct http_websocket *socket);
+/** Its credential holds no more: the owner's last word, then close 4401. */
+void http_websocket_revoke(struct http_websocket *socket, const struct error *err);
+/** Close 1001. */
+void http_websocket_stop(struct http_websocket *socket);
+/** With its request. NULL is allowed. */
+void http_websocket_free(struct http_websocket *socket);
+enum { HTTP_ACCEPT_KEY_BYTES = 29 };
+/** What proves that the server understood the handshake (RFC 6455, 4.2.2). */
+void http_websocket_accept_key(const struct http_request *request, char accepted[static HTTP_ACCEPT_KEY_BYTES]);
+/** Whether the client offers this subprotocol. */
+bool http_websocket_offers(const struct http_request *request, const char *protocol) MUST_USE;
+/** The next "bearer.<token>" of a list of subprotocols: the token, or NULL. `*list` moves behind it. */
+const char *http_websocket_next_bearer(const char **list, size_t *size) MUST_USE;
 
 /* ---- stream.c, peer.c, access_log.c ---- */
 
@@ -226,8 +311,22 @@ bool http_stream_probe(struct http_request *request);
 void http_stream_done(struct http_request *request);
 /** Drops what waits, lets the owner say a last word, and breaks the connection off behind it. */
 void http_stream_break(struct http_request *request, const struct error *err);
+/** Whenever the connection closes from now on, it is by a reset. */
+void http_stream_linger_never(struct http_request *request);
 /** Breaks the connection with a reset, so that what was sent cannot be taken for complete. The request is dead. */
 void http_stream_reset(struct http_request *request);
+
+/* ---- reply_file.c ---- */
+
+/** Sends what the socket takes; file->moved(request) when all of it is in the kernel, and the last thing its caller
+ * does. libh2o has nothing in flight. */
+void http_file_move(struct http_request *request);
+/** That, as soon as the socket takes anything. */
+void http_file_move_soon(struct http_request *request);
+void http_file_done(struct http_request *request);
+/** One that still waits is not sent. */
+void http_file_forget(struct http_request *request);
+bool http_file_is_long_enough(int file, uint64_t offset, uint64_t size) MUST_USE;
 
 bool http_peers_open(struct http_worker *worker, struct error *err) MUST_USE;
 void http_peers_on_ready(h2o_socket_t *socket, const char *broken);

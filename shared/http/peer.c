@@ -55,6 +55,13 @@ uint64_t http_peer_acked(const struct http_connection *connection)
     return info.tcpi_bytes_acked;
 }
 
+/* A WebSocket's peer that sent a FIN is through, as soon as what it sent before was read: reading tells. Only one that
+ * is not read from, because its owner pauses, is waited for, and not for ever. */
+static bool can_probe(const struct http_request *request)
+{
+    return request->phase != HTTP_SOCKET && request->head.is_1_1 && !request->stream.is_muted;
+}
+
 static bool probe(struct http_request *request)
 {
     static const char CONTINUE[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -69,9 +76,9 @@ static void on_probe(void *cookie)
 {
     struct http_request *request = cookie;
     request->probe = NULL;
-    if (request->phase != HTTP_OPEN && request->phase != HTTP_STREAMING)
+    if (request->phase != HTTP_OPEN && request->phase != HTTP_STREAMING && request->phase != HTTP_SOCKET)
         return;
-    bool is_there = request->head.is_1_1 && !request->stream.is_muted && probe(request);
+    bool is_there = can_probe(request) && probe(request);
     if (is_there)
         request->probe = loop_timer_start(request->worker->loop, clock_boot_ns() + GRACE_NS, on_probe, request);
     else
@@ -91,8 +98,7 @@ static void on_event(struct http_worker *worker, const struct epoll_event *event
         return;
     /* Errors are still told, also with an empty set. */
     control(request->connection, EPOLL_CTL_MOD, EPOLLONESHOT, request->number);
-    bool can_probe = request->head.is_1_1 && !request->stream.is_muted;
-    uint64_t at_ns = clock_boot_ns() + (can_probe ? FIRST_PROBE_NS : GRACE_NS);
+    uint64_t at_ns = clock_boot_ns() + (can_probe(request) ? FIRST_PROBE_NS : GRACE_NS);
     request->probe = loop_timer_start(worker->loop, at_ns, on_probe, request);
 }
 

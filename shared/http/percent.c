@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-bool http_percent_decode(char *to, const char *from, size_t length, bool is_query)
+static bool decode(char *to, const char *from, size_t length, bool is_query)
 {
     size_t at = 0;
     for (size_t i = 0; i < length; i++) {
@@ -22,7 +22,20 @@ bool http_percent_decode(char *to, const char *from, size_t length, bool is_quer
         to[at++] = c;
     }
     to[at] = '\0';
-    return memchr(to, '\0', at) == NULL && text_utf8_prefix(to, at) == at;
+    return memchr(to, '\0', at) == NULL;
+}
+
+bool http_percent_decode_bytes(char *to, const char *from, size_t length)
+{
+    return decode(to, from, length, false);
+}
+
+bool http_percent_decode(char *to, const char *from, size_t length, bool is_query)
+{
+    if (!decode(to, from, length, is_query))
+        return false;
+    size_t decoded = strlen(to);
+    return text_utf8_prefix(to, decoded) == decoded;
 }
 
 /* Of a decoded path, so that %2e and %2f hide nothing. */
@@ -43,8 +56,8 @@ bool http_path_check(const char *path, struct error *err)
         return error_set(err, ERROR_INVALID, "the request's target must be a path that begins with /");
     size_t length = strlen(path);
     AUTO_FREE char *decoded = memory_new(length + 1);
-    if (strchr(path, '#') != NULL || !http_percent_decode(decoded, path, length, false))
-        return error_set(err, ERROR_INVALID, "the path has a broken percent escape, a NUL, a # or is not UTF-8");
+    if (strchr(path, '#') != NULL || !http_percent_decode_bytes(decoded, path, length))
+        return error_set(err, ERROR_INVALID, "the path has a broken percent escape, a NUL or a #");
     if (has_dot_segment(decoded))
         return error_set(err, ERROR_INVALID, "the path has a . or .. segment");
     return true;

@@ -9,7 +9,8 @@ const char *http_reply_reason(int status)
     static const struct {
         int status;
         const char *reason;
-    } REASONS[] = {{200, "OK"},
+    } REASONS[] = {{101, "Switching Protocols"},
+                   {200, "OK"},
                    {201, "Created"},
                    {202, "Accepted"},
                    {204, "No Content"},
@@ -27,6 +28,7 @@ const char *http_reply_reason(int status)
                    {413, "Content Too Large"},
                    {416, "Range Not Satisfiable"},
                    {423, "Locked"},
+                   {426, "Upgrade Required"},
                    {429, "Too Many Requests"},
                    {431, "Request Header Fields Too Large"},
                    {500, "Internal Server Error"},
@@ -78,6 +80,10 @@ void http_reply_each_error_header(const struct http_request *request, int status
     bool is_later = status == 423 || status == 429 || status == 503;
     if (is_later && !has_header(request, "Retry-After"))
         emit(to, "Retry-After", "1");
+    if (status == 426) {
+        emit(to, "Upgrade", "websocket");
+        emit(to, "Sec-WebSocket-Version", "13");
+    }
     if (status == 405 && request->allow[0] != '\0')
         emit(to, "Allow", request->allow);
 }
@@ -118,7 +124,8 @@ void http_reply_prepare(struct http_request *request, int status, const char *ty
     if (type != NULL)
         emit_h2o(h2o, "Content-Type", type);
     http_reply_each_header(request, emit_h2o, h2o);
-    if (request->worker->is_stopping)
+    http_pour_stop(request);
+    if (request->worker->is_stopping || http_pour_is_cut_short(request))
         h2o->http1_is_persistent = 0;
 }
 
@@ -127,8 +134,7 @@ static bool is_open(const struct http_request *request)
     return request->phase == HTTP_OPEN && request->h2o != NULL;
 }
 
-/* `data` stays until the request has ended. */
-static void finish(struct http_request *request, char *data, size_t size)
+void http_reply_finish(struct http_request *request, char *data, size_t size)
 {
     static h2o_generator_t nothing_to_proceed;
     h2o_req_t *h2o = request->h2o;
@@ -141,6 +147,7 @@ static void finish(struct http_request *request, char *data, size_t size)
     http_request_end(request);
     h2o_start_response(h2o, &nothing_to_proceed);
     h2o_send(h2o, &body, count, H2O_SEND_STATE_FINAL);
+    http_pour_head_sent(request);
 }
 
 void http_reply_bytes(struct http_request *request, int status, const char *type, const void *data, size_t size)
@@ -151,7 +158,7 @@ void http_reply_bytes(struct http_request *request, int status, const char *type
     char *copy = h2o_mem_alloc_pool(&request->h2o->pool, size + 1);
     if (size > 0)
         memcpy(copy, data, size);
-    finish(request, copy, size);
+    http_reply_finish(request, copy, size);
 }
 
 void http_reply_json(struct http_request *request, int status, json_t *body)
@@ -185,6 +192,8 @@ void http_reply_error(struct http_request *request, const struct error *err)
     if (!is_open(request))
         return;
     int status = err->kind != ERROR_NONE ? error_http_status(err->kind) : 500;
+    if (err->kind == ERROR_TIMEOUT && request->pour.is_slow)
+        status = 408; /* it was the client, and not somebody behind us */
     http_reply_each_error_header(request, status, emit_h2o, request->h2o);
     http_reply_json(request, status, http_error_json(request, err));
 }

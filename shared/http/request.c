@@ -3,6 +3,7 @@
 #include "shared/base/memory.h"
 #include "shared/base/random.h"
 #include "shared/http/http_internal.h"
+#include "shared/http/websocket.h"
 
 #include <string.h>
 
@@ -39,7 +40,8 @@ static void take_id(struct http_request *request)
 static bool carries_credential(const struct http_request *request)
 {
     return strncmp(request->head.path, "/c/", 3) == 0 || http_head_field(&request->head, "authorization") != NULL ||
-           http_head_field(&request->head, "x-api-key") != NULL || http_request_query(request, "token") != NULL;
+           http_head_field(&request->head, "x-api-key") != NULL || http_request_query(request, "token") != NULL ||
+           http_websocket_bearer(request, &(size_t){0}) != NULL;
 }
 
 bool http_request_read_head(struct http_request *request, const char *data, size_t length, struct error *err)
@@ -65,7 +67,8 @@ bool http_request_authorize(struct http_request *request, struct error *err)
 {
     const struct http_route *route = request->match.route;
     const struct http_server_options *options = &request->worker->server->options;
-    if (route->needs == NULL)
+    bool is_asked_later = (route->carriers & HTTP_LATER) != 0 && request->credential == NULL;
+    if (route->needs == NULL || is_asked_later)
         return true;
     struct error refusal = {0};
     if (options->authorize == NULL)
@@ -135,12 +138,21 @@ static void tell_gone(struct http_request *request)
         request->gone(request->gone_cookie);
     else if (phase == HTTP_STREAMING && request->stream.events->gone != NULL)
         request->stream.events->gone(request->stream.cookie);
+    else if (phase == HTTP_SOCKET)
+        http_websocket_gone(request->websocket);
+    http_pour_stop(request); /* after that: its reader must not take the end of the pipe for the body's */
+}
+
+/* Somebody waits for its answer, streams, or talks. */
+static bool is_owned(const struct http_request *request)
+{
+    return request->phase == HTTP_OPEN || request->phase == HTTP_STREAMING || request->phase == HTTP_SOCKET;
 }
 
 void http_request_cut(struct http_request *request)
 {
     http_connection_doom(request->connection);
-    if (request->phase == HTTP_OPEN || request->phase == HTTP_STREAMING)
+    if (is_owned(request))
         tell_gone(request);
 }
 
@@ -153,7 +165,7 @@ void http_request_drop(struct http_request *request)
 
 void http_request_free(struct http_request *request)
 {
-    if (request->phase == HTTP_OPEN || request->phase == HTTP_STREAMING)
+    if (is_owned(request))
         tell_gone(request);
     http_access_log(request);
     if (request->free_identity != NULL)
@@ -161,6 +173,10 @@ void http_request_free(struct http_request *request)
     atomic_fetch_sub(&request->worker->server->spooled_bytes, request->spooled_bytes);
     loop_timer_cancel(request->probe);
     http_stream_done(request);
+    http_websocket_free(request->websocket);
+    free(request->protocol_bearer);
+    http_pour_done(request);
+    http_file_done(request);
     http_match_done(&request->match);
     http_head_done(&request->head);
     text_done(&request->headers);
@@ -170,7 +186,14 @@ void http_request_free(struct http_request *request)
 static void on_pool_cleared(void *slot)
 {
     struct http_request *request = *(struct http_request **)slot;
+    if (request->websocket != NULL) {
+        request->h2o = NULL;
+        return; /* it ends with the socket */
+    }
+    bool lingers = request->phase == HTTP_ENDED && http_pour_is_cut_short(request);
     http_connection_request_ended(request->connection);
+    if (lingers)
+        http_connection_linger(request->connection);
     http_request_free(request);
 }
 
@@ -208,14 +231,14 @@ int http_request_on_request(h2o_handler_t *handler UNUSED, h2o_req_t *h2o)
     request->h2o = h2o;
     struct http_request **slot = h2o_mem_alloc_shared(&h2o->pool, sizeof(struct http_request *), on_pool_cleared);
     *slot = request;
-    if (request->head.is_chunked)
+    if (request->head.is_chunked && !request->pours)
         put_surplus_aside(connection, h2o);
     if (connection->worker->is_stopping)
         h2o->http1_is_persistent = 0;
     http_connection_set_state(connection, HTTP_RUNNING);
     register_number(request);
     serve(request);
-    if (request->phase == HTTP_OPEN || request->phase == HTTP_STREAMING)
+    if (is_owned(request))
         http_peer_watch(request);
     return 0;
 }

@@ -32,7 +32,9 @@ static void revoke_unanswered(struct http_request *request, const struct error *
 void http_request_revoke(struct http_request *request, const struct error *err)
 {
     struct http_connection *connection = request->connection;
-    if (request->phase == HTTP_STREAMING)
+    if (request->websocket != NULL)
+        http_websocket_revoke(request->websocket, err);
+    else if (request->phase == HTTP_STREAMING)
         http_stream_break(request, err);
     else if (request->phase == HTTP_OPEN && request->h2o != NULL)
         revoke_unanswered(request, err);

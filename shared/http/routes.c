@@ -107,7 +107,7 @@ static bool compile(struct pattern *pattern, const struct http_route *route, con
     }
     if (parameters > HTTP_PARAMETERS_MAX)
         return error_set(err, ERROR_INVALID, "it has over %d parameters", HTTP_PARAMETERS_MAX);
-    if (route->carriers == 0 && route->needs != NULL)
+    if ((route->carriers & ~(unsigned)HTTP_POURS) == 0 && route->needs != NULL)
         return error_set(err, ERROR_INVALID, "it needs a credential and takes no carrier");
     return true;
 }
@@ -188,8 +188,9 @@ size_t http_routes_body_max(const struct http_routes *routes)
 {
     size_t max = 0;
     for (size_t i = 0; i < routes->count; i++) {
-        if (routes->patterns[i].route->body_max_bytes > max)
-            max = routes->patterns[i].route->body_max_bytes;
+        const struct http_route *route = routes->patterns[i].route;
+        if (route->body_max_bytes > max && (route->carriers & HTTP_POURS) == 0)
+            max = route->body_max_bytes;
     }
     return max;
 }
@@ -217,6 +218,31 @@ static bool method_matches(const char *row, const char *method)
            (strcmp(row, "GET") == 0 && strcmp(method, "HEAD") == 0);
 }
 
+/* Decodes the rest of a path, of whatever bytes, without the slash at its end. */
+static bool take_rest(char *value, const char *text, struct error *err)
+{
+    if (!http_percent_decode_bytes(value, text, strlen(text)))
+        return error_set(err, ERROR_INVALID, "the path has a broken percent escape or a NUL");
+    size_t length = strlen(value);
+    if (length > 1 && value[length - 1] == '/')
+        value[--length] = '\0';
+    for (const char *segment = length > 0 ? value : NULL; segment != NULL;) {
+        size_t size = strcspn(segment, "/");
+        bool is_dots = (size == 1 || size == 2) && strspn(segment, ".") >= size;
+        if (size == 0 || is_dots)
+            return error_set(err, ERROR_INVALID, "the path has an empty, . or .. segment");
+        segment = segment[size] == '/' ? segment + size + 1 : NULL;
+    }
+    return true;
+}
+
+static bool take_segment(char *value, const struct span *span, const char *name, struct error *err)
+{
+    if (http_percent_decode(value, span->text, span->length, false) && strchr(value, '/') == NULL)
+        return true;
+    return error_set(err, ERROR_INVALID, "the path's part {%s} holds %%2F or NUL or is not UTF-8", name);
+}
+
 static bool fill(struct http_match *match, const struct pattern *pattern, const char *path, const struct span *spans,
                  struct error *err)
 {
@@ -226,10 +252,10 @@ static bool fill(struct http_match *match, const struct pattern *pattern, const 
         const struct segment *segment = &pattern->segments[i];
         if (segment->kind == SEGMENT_LITERAL)
             continue;
-        size_t length = segment->kind == SEGMENT_REST ? strlen(spans[i].text) : spans[i].length;
-        if (!http_percent_decode(value, spans[i].text, length, false) ||
-            (segment->kind == SEGMENT_PARAMETER && strchr(value, '/') != NULL))
-            return error_set(err, ERROR_INVALID, "the path's part {%s} may not hold %%2F or NUL", segment->text);
+        bool is_taken = segment->kind == SEGMENT_REST ? take_rest(value, spans[i].text, err)
+                                                      : take_segment(value, &spans[i], segment->text, err);
+        if (!is_taken)
+            return false;
         match->parameters[match->parameter_count++] = (struct http_pair){segment->text, value};
         value += strlen(value) + 1;
     }
@@ -289,7 +315,8 @@ static void append_carriers(struct text *to, unsigned carriers)
     static const struct {
         unsigned carrier;
         const char *name;
-    } NAMES[] = {{HTTP_BEARER, "bearer"}, {HTTP_API_KEY, "api_key"}, {HTTP_PATH, "path"}, {HTTP_QUERY, "query"}};
+    } NAMES[] = {{HTTP_BEARER, "bearer"}, {HTTP_API_KEY, "api_key"},   {HTTP_PATH, "path"},
+                 {HTTP_QUERY, "query"},   {HTTP_PROTOCOL, "protocol"}, {HTTP_LATER, "later"}};
     size_t start = to->length;
     for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
         if (carriers & NAMES[i].carrier)

@@ -26,7 +26,7 @@ struct http_routes *http_routes_new(const struct http_route *routes, size_t coun
 void http_routes_free(struct http_routes *routes);
 DEFINE_AUTO(http_routes)
 
-/** The largest body any route takes. */
+/** The largest body that any route has held for it. */
 size_t http_routes_body_max(const struct http_routes *routes) MUST_USE;
 
 /** Finds the row for a path that http_path_check found clean. A literal segment beats {x}, {x} beats {x...}. Else

@@ -1,6 +1,7 @@
 #include "shared/http/server.h"
 
 #include "shared/base/memory.h"
+#include "shared/http/websocket.h"
 #include "shared/http/worker.h"
 
 #include <errno.h>
@@ -36,6 +37,10 @@ static void set_defaults(struct http_server_options *options)
         options->body_min_rate = BODY_MIN_RATE;
     if (options->spool_max_bytes == 0)
         options->spool_max_bytes = SPOOL_MAX_BYTES;
+    if (options->ping_ms == 0)
+        options->ping_ms = HTTP_WEBSOCKET_PING_MS;
+    if (options->pong_ms == 0)
+        options->pong_ms = HTTP_WEBSOCKET_PONG_MS;
 }
 
 static bool listen_at(struct http_server *server, const struct addrinfo *address, struct error *err)

@@ -66,6 +66,7 @@ struct http_server_options {
     unsigned body_grace_ms;      /* 0: 10 s */
     size_t spool_max_bytes;      /* bytes of bodies in memory or spooled, whole server; 0: 256 MiB */
     const char *spool_folder;    /* where bodies over 1 MiB go, NULL: "/tmp". The process's first server decides */
+    unsigned ping_ms, pong_ms;   /* of WebSockets: HTTP_WEBSOCKET_PING_MS, HTTP_WEBSOCKET_PONG_MS; 0: those */
 };
 
 /** Listens and starts the threads. Two routes for one method and path are ERROR_INVALID, a taken port ERROR_CONFLICT.
@@ -93,10 +94,13 @@ const char *http_request_method(const struct http_request *request) MUST_USE;
 /** The path as it came, percent-encoded, without query; a token in it is still there: never log it. */
 const char *http_request_path(const struct http_request *request) MUST_USE;
 /** A {name} of the route, percent-decoded once; NUL, '/' from %2F in a one-segment parameter and invalid UTF-8 were
- *  refused with 400 before. NULL when the route has none of that name. */
+ *  refused with 400 before. A {name...} is any bytes but NUL, perhaps no UTF-8, without the slash at its end; "" or
+ *  segments that are not empty, `.` or `..`. NULL when the route has none of that name. */
 const char *http_request_parameter(const struct http_request *request, const char *name) MUST_USE;
 /** A query parameter, decoded; NULL when missing. A repeated one was refused with 400. */
 const char *http_request_query(const struct http_request *request, const char *name) MUST_USE;
+/** Whether the query has only parameters of these names (the last is NULL): ERROR_INVALID names another. */
+bool http_request_query_only(const struct http_request *request, const char *const *names, struct error *err) MUST_USE;
 /** A header by lower-case name; NULL when missing. Repeated Authorization, X-API-Key or Content-Type: refused before. */
 const char *http_request_header(const struct http_request *request, const char *name) MUST_USE;
 /** The credential in the carrier this route takes (path beats header; a `pk_` key beside a capability is ignored where
@@ -130,13 +134,14 @@ struct http_request *http_request_find(struct loop *loop, uint64_t number) MUST_
 /* ---- all of them ---- */
 
 /** Calls visit for each living request of the calling loop: its body still arrives, it waits for its answer, it streams,
- *  or the end of its reply is still on its way. Visit may http_request_revoke the one it is given, and end no other. */
+ *  is a WebSocket, or the end of its reply is still on its way. Visit may http_request_revoke the one it is given, and end no other. */
 void http_requests_each(struct loop *loop, void (*visit)(void *cookie, struct http_request *request), void *cookie);
 
 /** Ends a living request that its handler may know of: its credential holds no more. One whose body still arrives, or
  *  that is unanswered, is answered with the error (its owner is told gone before). Of a stream what waits is dropped,
  *  its owner is told by events->cut, or gone, and the connection is broken off, within a second if the client does not
- *  read. A reply that is still on its way breaks off. On the request's loop; the request is dead for its caller. */
+ *  read. A WebSocket: events->cut, then close 4401. A reply that is still on its way breaks off. On the request's loop;
+ *  the request is dead for its caller. */
 void http_request_revoke(struct http_request *request, const struct error *err);
 
 /* ---- what goes out ---- */
@@ -190,18 +195,25 @@ size_t http_stream_send_json(struct http_request *request, enum http_framing fra
 /** Of a route that pours: the Content-Length, or UINT64_MAX when it is not said (chunked). */
 uint64_t http_body_length(const struct http_request *request) MUST_USE;
 
-/** Moves the body into `pipe` (write end, non-blocking, taken) as it comes and as the pipe takes it, by splice where it can;
- *  closes it at the end. Then poured(cookie, size, NULL) on this loop, once; or an error: TOO_LARGE, TIMEOUT (slower than the
- *  body's least rate while the pipe had room), INVALID (a broken chunk), CONFLICT when nobody reads the pipe any more. A client that leaves
- *  is told by http_request_on_gone as ever (and the pipe closed). To be called once, in or after the handler, before the
- *  reply; a reply without it, or before its end, closes the connection behind it (RFC 9112, 9.3). */
+/** Moves the body into `pipe` (a pipe's write end, taken, made non-blocking) as it comes and as the pipe takes it, by splice
+ *  where it can. At the body's end closes it and then calls poured(cookie, size, NULL) on this loop, once; never inside of
+ *  this call. Or an error, with `size` what went through: TOO_LARGE, TIMEOUT (slower than the body's least rate while the
+ *  pipe had room; http_reply_error makes it 408), INVALID (a broken chunk), CONFLICT when nobody reads the pipe any more.
+ *  A client that leaves is told by http_request_when_gone as ever, also after poured; then poured is not called any more.
+ *  In both cases the pipe is closed after the call, so that its reader can be ended before it takes the end of the pipe
+ *  for the body's. To be called once, in or after the handler, before the reply. A reply without it, or before its end,
+ *  closes the pipe without a word, goes out, and closes the connection behind it (RFC 9112, 9.3). "100 Continue" is sent
+ *  by this call. */
 void http_body_pour(struct http_request *request, int pipe,
                     void (*poured)(void *cookie, uint64_t size, const struct error *err), void *cookie);
 
-/** The whole reply: `size` bytes of the regular file `file` (taken) from `offset` on, with Content-Length, by sendfile(2). HEAD
- *  gets the head alone. A file that turns out shorter breaks the connection off. The request is dead for its caller. */
+/** The whole reply: `size` bytes of the regular file `file` (taken) from `offset` on, with Content-Length, by sendfile(2).
+ *  HEAD gets the head alone. A file that turns out shorter breaks the connection off. The request is dead for its caller.
+ *  sendfile waits for the file's disk, so it must be of a file system that waits for nobody else (no FUSE). */
 void http_reply_file(struct http_request *request, int status, const char *type, int file, uint64_t offset, uint64_t size);
 
-/** In a stream: queues `size` bytes of `file` (borrowed until drained or gone) from `offset` behind what waits, by sendfile; one
- *  at a time. False: the file is shorter or broken, the stream was aborted. */
+/** In a stream: queues `size` bytes of `file` (duplicated; the caller keeps its own) from `offset` behind what waits, by
+ *  sendfile; one at a time, the next when drained was called. What is sent later stands behind it. None for size 0. False:
+ *  the file is shorter or another is on its way, and the stream was aborted. One that gets shorter on the way breaks the
+ *  connection off, and the owner is told gone. http_request_revoke does not finish it and sends no last word in it. */
 bool http_stream_send_file(struct http_request *request, int file, uint64_t offset, uint64_t size) MUST_USE;

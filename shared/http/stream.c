@@ -3,6 +3,7 @@
 #include "shared/base/clock.h"
 #include "shared/http/http_internal.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,11 +25,15 @@ static void empty(struct text *text)
     text->length = 0;
 }
 
-void http_stream_reset(struct http_request *request)
+void http_stream_linger_never(struct http_request *request)
 {
-    /* A reset: without chunks an orderly end would look like the reply's. */
     struct linger at_once = {.l_onoff = 1, .l_linger = 0};
     setsockopt(h2o_socket_get_fd(request->connection->socket), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
+void http_stream_reset(struct http_request *request)
+{
+    http_stream_linger_never(request); /* without chunks an orderly end would look like the reply's */
     http_request_drop(request);
 }
 
@@ -48,10 +53,16 @@ static void on_proceed(h2o_generator_t *generator, h2o_req_t *h2o UNUSED)
 {
     struct http_request *request = HTTP_OWNER(struct http_request, generator, generator);
     struct http_stream *stream = &request->stream;
-    bool had_data = stream->flying.length > 0;
+    if (request->file.step == HTTP_FILE_HEAD) {
+        http_file_move(request);
+        return;
+    }
+    bool had_data = stream->flying.length > 0 || request->file.step == HTTP_FILE_TAIL;
+    if (request->file.step == HTTP_FILE_TAIL)
+        http_file_done(request);
     stream->is_flying = false;
     empty(&stream->flying);
-    if (stream->waiting.length > 0 || stream->is_ending)
+    if (stream->waiting.length > 0 || stream->is_ending || request->file.step == HTTP_FILE_WAITS)
         fly(request);
     else if (stream->is_breaking)
         break_off(request);
@@ -59,15 +70,61 @@ static void on_proceed(h2o_generator_t *generator, h2o_req_t *h2o UNUSED)
         stream->events->drained(request, stream->cookie);
 }
 
+/* All of the file is in the kernel. */
+static void on_file_moved(struct http_request *request)
+{
+    h2o_iovec_t tail = h2o_iovec_init(H2O_STRLIT("\r\n"));
+    request->file.step = HTTP_FILE_TAIL;
+    if (request->stream.is_chunked)
+        h2o_send(request->h2o, &tail, 1, H2O_SEND_STATE_IN_PROGRESS);
+    else
+        on_proceed(&request->generator, request->h2o);
+}
+
+/* A file is a chunk of its own. */
+static void fly_file(struct http_request *request)
+{
+    struct http_stream *stream = &request->stream;
+    stream->is_flying = true;
+    stream->zeros = 0;
+    if (!stream->is_chunked) {
+        http_file_move_soon(request); /* never inside of http_stream_send_file */
+        return;
+    }
+    int length = snprintf(stream->frame, sizeof stream->frame, "%llx\r\n", (unsigned long long)request->file.left);
+    h2o_iovec_t head = h2o_iovec_init(stream->frame, (size_t)length);
+    request->file.step = HTTP_FILE_HEAD;
+    h2o_send(request->h2o, &head, 1, H2O_SEND_STATE_IN_PROGRESS);
+}
+
+/* Makes what waits fly, as far as it stands before a file. */
+static void load(struct http_request *request)
+{
+    struct http_stream *stream = &request->stream;
+    struct text swap = stream->flying;
+    stream->flying = stream->waiting;
+    stream->waiting = swap;
+    if (request->file.step != HTTP_FILE_WAITS)
+        return;
+    size_t before = request->file.before;
+    text_append(&stream->waiting, stream->flying.data + before, stream->flying.length - before);
+    stream->flying.length = before;
+    request->file.before = 0;
+}
+
 /* Sends what waits. When it ends a reply without framing, libh2o may free the request before h2o_send returns. */
 static void fly(struct http_request *request)
 {
     struct http_stream *stream = &request->stream;
-    if (stream->is_flying || (stream->waiting.length == 0 && !stream->is_ending))
+    bool has_file = request->file.step == HTTP_FILE_WAITS;
+    if (stream->is_flying || (stream->waiting.length == 0 && !stream->is_ending && !has_file))
         return;
-    struct text swap = stream->flying;
-    stream->flying = stream->waiting;
-    stream->waiting = swap;
+    if (has_file && request->file.before == 0) {
+        fly_file(request);
+        return;
+    }
+    load(request);
+    bool is_last = stream->is_ending && stream->waiting.length == 0 && !has_file;
     h2o_iovec_t bufs[3];
     size_t count = 0;
     size_t size = stream->flying.length;
@@ -77,13 +134,13 @@ static void fly(struct http_request *request)
     }
     if (size > 0)
         bufs[count++] = h2o_iovec_init(stream->flying.data, size);
-    const char *tail = size == 0 ? "0\r\n\r\n" : stream->is_ending ? "\r\n0\r\n\r\n" : "\r\n";
+    const char *tail = size == 0 ? "0\r\n\r\n" : is_last ? "\r\n0\r\n\r\n" : "\r\n";
     if (stream->is_chunked)
         bufs[count++] = h2o_iovec_init(tail, strlen(tail));
     stream->is_flying = true;
     stream->zeros = 0;
     request->sent_bytes += size;
-    h2o_send(request->h2o, bufs, count, stream->is_ending ? H2O_SEND_STATE_FINAL : H2O_SEND_STATE_IN_PROGRESS);
+    h2o_send(request->h2o, bufs, count, is_last ? H2O_SEND_STATE_FINAL : H2O_SEND_STATE_IN_PROGRESS);
 }
 
 void http_stream_start(struct http_request *request, int status, const char *type,
@@ -108,6 +165,7 @@ void http_stream_start(struct http_request *request, int status, const char *typ
     stream->is_flying = true;
     h2o_start_response(h2o, &request->generator);
     h2o_send(h2o, NULL, 0, H2O_SEND_STATE_IN_PROGRESS); /* the head goes out now */
+    http_pour_head_sent(request);
 }
 
 size_t http_stream_send(struct http_request *request, const void *data, size_t size)
@@ -120,6 +178,30 @@ size_t http_stream_send(struct http_request *request, const void *data, size_t s
         shutdown(h2o_socket_get_fd(request->connection->socket), SHUT_RDWR); /* what flies fails, and that ends it */
     fly(request);
     return stream->waiting.length + stream->flying.length;
+}
+
+bool http_stream_send_file(struct http_request *request, int file, uint64_t offset, uint64_t size)
+{
+    struct http_stream *stream = &request->stream;
+    if (request->phase != HTTP_STREAMING)
+        return false;
+    if (stream->is_muted || size == 0)
+        return true;
+    bool is_free = request->file.step == HTTP_FILE_NONE;
+    /* A number of our own: what the caller closes and opens behind our back is never sent. */
+    int own = is_free && http_file_is_long_enough(file, offset, size) ? fcntl(file, F_DUPFD_CLOEXEC, 0) : -1;
+    if (own < 0) {
+        http_stream_abort(request);
+        return false;
+    }
+    request->file = (struct http_file){.step = HTTP_FILE_WAITS,
+                                       .fd = own,
+                                       .offset = (off_t)offset,
+                                       .left = size,
+                                       .before = stream->waiting.length,
+                                       .moved = on_file_moved};
+    fly(request);
+    return request->phase == HTTP_STREAMING;
 }
 
 void http_stream_end(struct http_request *request)
@@ -149,6 +231,8 @@ void http_stream_break(struct http_request *request, const struct error *err)
     struct http_stream *stream = &request->stream;
     stream->waiting.length = 0; /* whole sends: what flies ends where one did */
     stream->is_breaking = true;
+    bool is_in_file = request->file.step != HTTP_FILE_NONE && request->file.step != HTTP_FILE_WAITS;
+    http_file_forget(request);
     if (stream->events->cut != NULL)
         stream->events->cut(request, stream->cookie, err);
     else if (stream->events->gone != NULL)
@@ -156,7 +240,9 @@ void http_stream_break(struct http_request *request, const struct error *err)
     request->phase = HTTP_GONE;
     http_request_forget(request);
     loop_timer_cancel(TAKE(request->probe));
-    if (stream->is_flying)
+    if (is_in_file)
+        http_stream_reset(request);
+    else if (stream->is_flying)
         request->probe = loop_timer_start(request->worker->loop, clock_boot_ns() + BREAK_NS, on_break_timer, request);
     else
         break_off(request);

@@ -1,5 +1,6 @@
 /* route_fuzz.c - any bytes as the head of a request: the reader, the query, the table. What is accepted must hold what
  * the headers promise: clean decoded parameters, fields without control characters. */
+#include "shared/base/text.h"
 #include "shared/http/routes.h"
 
 #include <stdint.h>
@@ -30,12 +31,21 @@ static bool has_dots(const char *path)
     return found;
 }
 
+static bool is_clean_rest(const char *value)
+{
+    size_t length = strlen(value);
+    return length == 0 || (value[0] != '/' && value[length - 1] != '/' && strstr(value, "//") == NULL);
+}
+
 static void check_match(const struct http_head *head, const struct http_match *match)
 {
     for (size_t i = 0; i < match->parameter_count; i++) {
         const struct http_pair *parameter = &match->parameters[i];
         require(!has_dots(parameter->value));
-        require(strcmp(parameter->name, "path") == 0 || strchr(parameter->value, '/') == NULL);
+        bool is_rest = strcmp(parameter->name, "path") == 0;
+        require(is_rest || strchr(parameter->value, '/') == NULL);
+        require(is_rest || text_utf8_prefix(parameter->value, strlen(parameter->value)) == strlen(parameter->value));
+        require(!is_rest || is_clean_rest(parameter->value));
         require(strlen(parameter->value) <= strlen(head->path));
     }
     require(!match->is_by_token || strncmp(head->path, "/c/", 3) == 0);

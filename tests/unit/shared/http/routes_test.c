@@ -17,6 +17,7 @@ static const struct http_route TABLE[] = {
     {"GET", "/s/{sandbox}", HTTP_PATH, "", 0, handle},
     {"GET", "/s/{sandbox}/files/{path...}", HTTP_PATH, "fs", 7, handle},
     {"GET", "/s/{sandbox}/plain", HTTP_BEARER, "fs", 0, handle},
+    {"PUT", "/s/{sandbox}/files/{path...}", HTTP_PATH | HTTP_POURS, "fs", 99, handle}, /* holds no body */
 };
 
 static struct http_routes *routes;
@@ -48,7 +49,7 @@ static void test_find(void)
     CHECK_TEXT(find("GET", "/a/other"), "1 x=other");
     CHECK_TEXT(find("GET", "/a/fixe%64"), "1 x=fixed"); /* literals match as they are */
     CHECK_TEXT(find("POST", "/a/fixed"), "3 y=fixed");
-    CHECK_TEXT(find("POST", "/a/b/c//d/"), "3 y=b/c//d/");
+    CHECK_TEXT(find("POST", "/a/b/c/d/"), "3 y=b/c/d");
     CHECK_TEXT(find("POST", "/a/"), "3 y=");
     CHECK_TEXT(find("POST", "/a/b%2Fc"), "3 y=b/c");
     CHECK_TEXT(find("GET", "/a/b%2Fc"), "INVALID_REQUEST ");
@@ -71,6 +72,42 @@ static void test_find(void)
     CHECK(http_routes_body_max(routes) == 7);
 }
 
+static const char *rest_of(const char *path)
+{
+    return find("GET", path);
+}
+
+/* The rest of a path is a file's name: any bytes, and one spelling. */
+static void test_rest(void)
+{
+    CHECK_TEXT(rest_of("/s/x/files/"), "6 sandbox=x path=");
+    CHECK_TEXT(rest_of("/s/x/files/a/"), "6 sandbox=x path=a");
+    CHECK_TEXT(rest_of("/s/x/files/a%2Fb%2f"), "6 sandbox=x path=a/b");
+    CHECK_TEXT(rest_of("/s/x/files/%FF%80/%01%0a%C3"), "6 sandbox=x path=\xFF\x80/\x01\n\xC3");
+    CHECK_TEXT(rest_of("/s/x/files/\xC3\xA9\xFE"), "6 sandbox=x path=\xC3\xA9\xFE");
+    CHECK_TEXT(rest_of("/s/x/files/a+b%2B%25%252F"), "6 sandbox=x path=a+b+%%2F");
+    CHECK_TEXT(rest_of("/s/x/files/.../.a/a./..a/%2e%2e%2e"), "6 sandbox=x path=.../.a/a./..a/...");
+    CHECK_TEXT(rest_of("/c/tok/files/%ff"), "6t token=tok path=\xFF");
+    static const char *const REFUSED[] = {
+        "/s/x/files//",      "/s/x/files//a",         "/s/x/files/a//b",   "/s/x/files/a//", "/s/x/files/%2F",
+        "/s/x/files/%2Fa",   "/s/x/files/a%2F/b",     "/s/x/files/a/%2Fb", "/s/x/files/.",   "/s/x/files/..",
+        "/s/x/files/%2e",    "/s/x/files/a/%2E%2e/b", "/s/x/files/a%2F..", "/s/x/files/./",  "/s/x/files/a%2f.%2F",
+        "/s/x/files/..%2Fa", "/s/x/files/a%00b",      "/s/x/files/%",      "/s/x/files/a%2"};
+    for (size_t i = 0; i < sizeof REFUSED / sizeof REFUSED[0]; i++) {
+        if (strcmp(rest_of(REFUSED[i]), "INVALID_REQUEST ") != 0)
+            fprintf(stderr, "taken: %s\n", REFUSED[i]);
+        CHECK_TEXT(rest_of(REFUSED[i]), "INVALID_REQUEST ");
+    }
+    /* Other parameters are text. */
+    CHECK_TEXT(rest_of("/s/%FF/files/a"), "INVALID_REQUEST ");
+    CHECK_TEXT(rest_of("/a/%C3"), "INVALID_REQUEST ");
+    CHECK_TEXT(rest_of("/s/a%2Fb/files/a"), "INVALID_REQUEST ");
+    struct error err;
+    CHECK(http_path_check("/files/%FF", &err));
+    CHECK(!http_path_check("/files/%00", &err) && !http_path_check("/files/a%2F..", &err) &&
+          !http_path_check("/files/%zz", &err) && !http_path_check("/files/%2e%2E/a", &err));
+}
+
 static void refuse(struct http_route row)
 {
     struct http_route rows[] = {TABLE[1], row};
@@ -90,6 +127,7 @@ static void test_tables(void)
     refuse((struct http_route){"GET", "/{}", 0, NULL, 0, handle});
     refuse((struct http_route){"GET", "/b%20c", 0, NULL, 0, handle});
     refuse((struct http_route){"GET", "/b", 0, "user", 0, handle});
+    refuse((struct http_route){"GET", "/b", HTTP_POURS, "user", 0, handle});
 }
 
 static bool parse(const char *text, struct error *err)
@@ -162,6 +200,7 @@ int main(void)
         return 1;
     }
     test_find();
+    test_rest();
     http_routes_free(routes);
     test_tables();
     test_head();
