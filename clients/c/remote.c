@@ -421,3 +421,14 @@ bool remote_run(const struct grant *grant, const struct remote_command *command,
     run_done(&run);
     return good;
 }
+
+bool remote_start(const struct grant *grant, const struct remote_command *command, struct error *err)
+{
+    AUTO_FREE char *url = memory_printf("%s/exec", grant->http);
+    json_t *body = exec_body(command);
+    json_object_set_new(body, "detach", json_true());
+    struct call call = {.method = "POST", .url = url, .credential = grant->token, .body = body};
+    bool started = call_json(&call, NULL, NULL, err);
+    json_decref(body);
+    return started;
+}

@@ -43,3 +43,7 @@ void remote_command_new_id(struct remote_command *command);
  * here is ended with all it started. Blocks; one thread at a time per command. */
 bool remote_run(const struct grant *grant, const struct remote_command *command, struct remote_end *end,
                 struct error *err) MUST_USE;
+
+/** Starts it and waits for no end: its output is kept for who attaches. stdin_fd -1: its stdin is closed, else it is
+ * left open for who attaches (nothing is read here). The errors of remote_run before it started. */
+bool remote_start(const struct grant *grant, const struct remote_command *command, struct error *err) MUST_USE;

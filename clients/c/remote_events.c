@@ -61,19 +61,23 @@ static bool read_output(struct remote_events *events, const json_t *event, bool 
     return deliver(events, is_stderr, bytes, size, at);
 }
 
-static bool read_exit(struct remote_events *events, const json_t *event)
+bool remote_end_read(struct remote_end *end, const json_t *event)
 {
     const json_t *code = json_object_get(event, "exit_code");
     const char *signal = json_string_value(json_object_get(event, "signal"));
     if (!json_is_integer(code))
-        return wrong(events, "an exit without exit_code");
-    struct remote_end *end = events->end;
+        return false;
     end->exit_code = (int)json_integer_value(code);
     snprintf(end->signal, sizeof end->signal, "%s", signal ? signal : "");
     end->timed_out = json_is_true(json_object_get(event, "timed_out"));
     end->oom = json_is_true(json_object_get(event, "oom"));
-    events->ended = true;
     return true;
+}
+
+static bool read_exit(struct remote_events *events, const json_t *event)
+{
+    events->ended = remote_end_read(events->end, event);
+    return events->ended || wrong(events, "an exit without exit_code");
 }
 
 static bool read_error(struct remote_events *events, const json_t *event)

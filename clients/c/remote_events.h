@@ -5,6 +5,7 @@
 
 #include "shared/base/text.h"
 
+#include <jansson.h>
 #include <stdint.h>
 
 #define REMOTE_LINE_MAX_BYTES (4 * 1024 * 1024)
@@ -26,3 +27,6 @@ void remote_events_restart(struct remote_events *events);
 
 /** Takes bytes as they come; false when events->error is set. */
 bool remote_events_feed(struct remote_events *events, const char *data, size_t size) MUST_USE;
+
+/** What an exit event says, into the fields it is about; false (nothing written) when it says nothing of exit_code. */
+bool remote_end_read(struct remote_end *end, const json_t *event) MUST_USE;

@@ -1,5 +1,6 @@
 /** main.c - the command table. */
 #include "clients/cli/cli.h"
+#include "clients/cli/completion.h"
 
 #include "shared/capability/keys.h"
 
@@ -10,15 +11,21 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct command {
-    const char *name;
-    int (*main)(int argc, char *argv[]);
-    const char *help;
-} COMMANDS[] = {
+static int completion_main(int argc, char *argv[]);
+
+static const struct cli_command COMMANDS[] = {
     {"up", up_main, "start both planes on this machine (-d: in the background)"},
     {"down", down_main, "stop them and end their sandboxes"},
     {"doctor", doctor_main, "which isolation layers are active, what is missing, how to get it"},
     {"run", run_main, "run code in a sandbox: parley run [--lang python] (FILE | -c CODE | -- CMD...)"},
+    {"shell", shell_main, "a terminal in a sandbox; ~. leaves it, it lives on"},
+    {"attach", attach_main, "back to a terminal or any other process of a sandbox"},
+    {"watch", watch_main, "look at a terminal that somebody drives"},
+    {"cp", cp_main, "copy files and folders into a sandbox, out of it, or within it"},
+    {"sync", sync_main, "make a folder here and one in a sandbox alike, by what differs"},
+    {"cat", cat_main, "write files of a sandbox to stdout"},
+    {"put", put_main, "write stdin to a file of a sandbox"},
+    {"edit", edit_main, "replace text in a file of a sandbox, or edit it in your editor"},
     {"ls", ls_main, "list sandboxes"},
     {"ps", ps_main, "list the processes of a sandbox"},
     {"rm", rm_main, "end a sandbox"},
@@ -27,7 +34,13 @@ static const struct command {
     {"revocations", revocations_main, "list revocations, see whether one is in force everywhere"},
     {"audit", audit_main, "who did what with which token; verify and export the chain"},
     {"nodes", nodes_main, "list, add, drain, rekey the machines that host sandboxes"},
+    {"completion", completion_main, "what completes all this in bash, zsh and fish"},
 };
+
+static int completion_main(int argc, char *argv[])
+{
+    return completion_run(COMMANDS, sizeof COMMANDS / sizeof *COMMANDS, argc, argv);
+}
 
 static void print_help(FILE *to)
 {

@@ -11,7 +11,8 @@
 
 static const char HELP[] =
     "usage: parley ps [--thread T]\n\n"
-    "Lists the commands started in the thread's sandbox (running, and ended less than 10 minutes ago).\n\n"
+    "Lists the commands and terminals started in the thread's sandbox (running, and ended less than 10 minutes "
+    "ago).\n\n"
     "  --thread T         the conversation (default: the current folder's own)\n" CLI_COMMON_HELP;
 
 static bool fetch(const struct grant *grant, json_t **reply, struct error *err)
@@ -40,17 +41,21 @@ static bool list(const struct place *place, const char *thread, json_t **reply, 
 
 static void print_row(const json_t *process)
 {
-    char age[16];
+    char age[16], tty[16] = "-";
     AUTO_FREE char *id = cli_member(process, "id");
     AUTO_FREE char *state = cli_member(process, "state");
+    AUTO_FREE char *input = cli_member(process, "stdin");
     AUTO_FREE char *command = cli_member(process, "command");
     const json_t *code = json_object_get(process, "exit_code");
     cli_print_age(age, json_string_value(json_object_get(process, "started_at")));
     char exit_text[16] = "-";
     if (json_is_integer(code))
         snprintf(exit_text, sizeof exit_text, "%d", (int)json_integer_value(code));
-    printf("%-26s %7d %-8s %-5s %-6s %s\n", id, (int)json_integer_value(json_object_get(process, "pid")), state,
-           exit_text, age, command);
+    if (json_is_true(json_object_get(process, "tty")))
+        snprintf(tty, sizeof tty, "%dx%d", (int)json_integer_value(json_object_get(process, "cols")),
+                 (int)json_integer_value(json_object_get(process, "rows")));
+    printf("%-26s %7d %-8s %-6s %-8s %-5s %-6s %s\n", id, (int)json_integer_value(json_object_get(process, "pid")), tty,
+           input, state, exit_text, age, command);
 }
 
 int ps_main(int argc, char *argv[])
@@ -79,7 +84,7 @@ int ps_main(int argc, char *argv[])
         cli_print_json(reply);
         return CLI_OK;
     }
-    printf("%-26s %7s %-8s %-5s %-6s %s\n", "ID", "PID", "STATE", "EXIT", "AGE", "COMMAND");
+    printf("%-26s %7s %-8s %-6s %-8s %-5s %-6s %s\n", "ID", "PID", "TTY", "STDIN", "STATE", "EXIT", "AGE", "COMMAND");
     size_t index;
     json_t *process;
     json_array_foreach (json_object_get(reply, "processes"), index, process)

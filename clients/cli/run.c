@@ -18,23 +18,26 @@ static const size_t CODE_MAX_BYTES = 131071; /* one argument of execve(2), MAX_A
 static const size_t CAPTURE_MAX_BYTES =
     64 * 1024 * 1024; /* of one stream under --json; the rest is left out and told */
 
-static const char HELP[] = "usage: parley run [options] (FILE [ARG...] | -c CODE [ARG...] | -- CMD [ARG...])\n\n"
-                           "Runs in the sandbox of a thread and passes stdin, output, Ctrl-C and the exit status on.\n"
-                           "Its token is refreshed for as long as the command runs.\n"
-                           "FILE and CODE run in python, bash or node; CMD runs as it is.\n\n"
-                           "  -c CODE            code to run\n"
-                           "  --lang LANG        python, bash or node (default: by FILE's ending, else python)\n"
-                           "  --sandbox NAME     auto (default), or a sandbox's name or id as a hint\n"
-                           "  --thread T         the conversation (default: the current folder's own)\n"
-                           "  --scopes 'A B'     ask for these scopes only (needs at least process)\n"
-                           "  --ttl S            let the token live S seconds, 60 to 3600 (default: the negotiator's)\n"
-                           "  --timeout S        kill it after S seconds; parley then exits with 124\n"
-                           "  --cwd DIR          folder inside (default /workspace)\n"
-                           "  --env NAME=VALUE   set a variable; repeatable\n"
-                           "  -n, --no-stdin     do not read stdin\n"
-                           "  -v, --verbose      tell which sandbox is used\n" CLI_COMMON_HELP
-                           "\nExit status: the command's own, 128 + n when signal n ended it, 124 timed out, 125 "
-                           "parley failed, 2 wrong use.\n";
+static const char HELP[] =
+    "usage: parley run [options] (FILE [ARG...] | -c CODE [ARG...] | -- CMD [ARG...])\n\n"
+    "Runs in the sandbox of a thread and passes stdin, output, Ctrl-C and the exit status on.\n"
+    "Its token is refreshed for as long as the command runs.\n"
+    "FILE and CODE run in python, bash or node; CMD runs as it is.\n\n"
+    "  -c CODE            code to run\n"
+    "  --lang LANG        python, bash or node (default: by FILE's ending, else python)\n"
+    "  --sandbox NAME     auto (default), or a sandbox's name or id as a hint\n"
+    "  --thread T         the conversation (default: the current folder's own)\n"
+    "  --scopes 'A B'     ask for these scopes only (needs at least process)\n"
+    "  --ttl S            let the token live S seconds, 60 to 3600 (default: the negotiator's)\n"
+    "  --timeout S        kill it after S seconds; parley then exits with 124\n"
+    "  --cwd DIR          folder inside (default /workspace)\n"
+    "  --env NAME=VALUE   set a variable; repeatable\n"
+    "  -n, --no-stdin     do not read stdin\n"
+    "  -d, --detach       start it, print its id and leave: `parley attach ID` comes back to it;\n"
+    "                     its stdin stays open for that, unless -n\n"
+    "  -v, --verbose      tell which sandbox is used\n" CLI_COMMON_HELP
+    "\nExit status: the command's own, 128 + n when signal n ended it, 124 timed out, 125 "
+    "parley failed, 2 wrong use.\n";
 
 enum language { LANGUAGE_NONE, LANGUAGE_PYTHON, LANGUAGE_BASH, LANGUAGE_NODE };
 
@@ -45,7 +48,7 @@ struct run_options {
     size_t variable_count;
     double timeout_s;
     unsigned ttl_s;
-    bool no_stdin, verbose, is_command;
+    bool no_stdin, detach, verbose, is_command;
     char **rest; /* what follows the options */
     int rest_count;
 };
@@ -93,6 +96,9 @@ static int take_option(struct run_options *options, int option)
     case 'v':
         options->verbose = true;
         return 0;
+    case 'd':
+        options->detach = true;
+        return 0;
     case 'e':
         add_variable(options, optarg);
         return strchr(optarg, '=') && optarg[0] != '=' ? 0
@@ -111,19 +117,15 @@ static int take_option(struct run_options *options, int option)
 
 static int read_options(struct run_options *options, int argc, char *argv[])
 {
-    static const struct option LONG[] = {{"lang", required_argument, NULL, 'l'},
-                                         {"sandbox", required_argument, NULL, 's'},
-                                         {"thread", required_argument, NULL, 't'},
-                                         {"scopes", required_argument, NULL, 'S'},
-                                         {"timeout", required_argument, NULL, 'T'},
-                                         {"cwd", required_argument, NULL, 'C'},
-                                         {"env", required_argument, NULL, 'e'},
-                                         {"no-stdin", no_argument, NULL, 'n'},
-                                         {"verbose", no_argument, NULL, 'v'},
-                                         {"ttl", required_argument, NULL, 'L'},
-                                         CLI_COMMON_OPTIONS};
+    static const struct option LONG[] = {
+        {"lang", required_argument, NULL, 'l'},    {"sandbox", required_argument, NULL, 's'},
+        {"thread", required_argument, NULL, 't'},  {"scopes", required_argument, NULL, 'S'},
+        {"timeout", required_argument, NULL, 'T'}, {"cwd", required_argument, NULL, 'C'},
+        {"env", required_argument, NULL, 'e'},     {"no-stdin", no_argument, NULL, 'n'},
+        {"verbose", no_argument, NULL, 'v'},       {"detach", no_argument, NULL, 'd'},
+        {"ttl", required_argument, NULL, 'L'},     CLI_COMMON_OPTIONS};
     int option, wrong = 0;
-    while (!wrong && (option = getopt_long(argc, argv, "+c:nv", LONG, NULL)) != -1) {
+    while (!wrong && (option = getopt_long(argc, argv, "+c:ndv", LONG, NULL)) != -1) {
         if (!cli_common(&options->common, option, HELP))
             wrong = take_option(options, option);
     }
@@ -261,7 +263,8 @@ static void on_warning(void *cookie UNUSED, const char *sentence)
 
 /* A cached grant may be spent, its sandbox gone: then a newer one or a new negotiation, under the same command id. */
 static bool run_with_grant(struct grant *grant, const struct place *place, const struct grant_request *request,
-                           struct remote_command *command, struct remote_end *end, bool verbose, struct error *err)
+                           struct remote_command *command, struct remote_end *end, const struct run_options *options,
+                           struct error *err)
 {
     const struct grant_keeping keeping = {.grant = grant, .place = place, .request = request, .warn = on_warning};
     if (!grant_get(grant, place, request, err))
@@ -269,9 +272,9 @@ static bool run_with_grant(struct grant *grant, const struct place *place, const
     command->keeping = &keeping;
     bool ran = false;
     for (bool negotiated = false; !ran; negotiated = !grant->from_cache) {
-        tell_grant(grant, verbose);
+        tell_grant(grant, options->verbose);
         *err = (struct error){0};
-        ran = run_remote(grant, command, end, err);
+        ran = options->detach ? remote_start(grant, command, err) : run_remote(grant, command, end, err);
         if (!ran && (end->started || end->abandoned || !cli_is_spent(err) || negotiated))
             break;
         if (!ran && !grant_replace(grant, place, request, err))
@@ -325,6 +328,16 @@ static int failure(const struct error *err, const struct remote_end *end, const 
     return has_grant ? cli_fail(err, NULL, CLI_NO_SANDBOX) : cli_fail_usual(err, CLI_NO_SANDBOX);
 }
 
+static int print_detached(const struct grant *grant, const struct remote_command *command, bool json)
+{
+    if (json)
+        cli_print_json(json_pack("{s:s, s:s, s:s, s:s}", "id", command->id, "sandbox", grant->sandbox_id,
+                                 "sandbox_name", grant->sandbox_name, "thread", grant->thread));
+    else
+        puts(command->id);
+    return CLI_OK;
+}
+
 static int run_arguments(const struct run_options *options, const char *const *arguments)
 {
     AUTO_PLACE place = {0};
@@ -347,7 +360,9 @@ static int run_arguments(const struct run_options *options, const char *const *a
     AUTO_GRANT grant = {0};
     struct remote_end end = {0};
     struct error err = {0};
-    bool ran = run_with_grant(&grant, &place, &request, &command, &end, options->verbose, &err);
+    bool ran = run_with_grant(&grant, &place, &request, &command, &end, options, &err);
+    if (ran && options->detach)
+        return print_detached(&grant, &command, options->common.json);
     if (ran && options->common.json)
         print_captured(&grant, &capture, &end);
     text_done(&capture.streams[0]);

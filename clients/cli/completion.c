@@ -1,0 +1,218 @@
+/** completion.c - `parley completion SHELL` prints a script for bash, zsh or fish; all three ask `parley completion
+ * words ...` for what may follow, which reads it out of the commands' own --help and asks the negotiator for names. */
+#include "clients/cli/completion.h"
+
+#include "clients/cli/files_session.h"
+
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char HELP[] =
+    "usage: parley completion bash | zsh | fish\n"
+    "       parley completion words WORD...\n\n"
+    "Prints what completes parley's commands, options, sandboxes and :PATHs in your shell:\n\n"
+    "  bash   source <(parley completion bash)        in ~/.bashrc\n"
+    "  zsh    source <(parley completion zsh)         in ~/.zshrc, after compinit\n"
+    "  fish   parley completion fish | source         in ~/.config/fish/config.fish\n\n"
+    "`words` prints what the last WORD, which may be empty, could become, a line each.\n\n" CLI_COMMON_HELP;
+
+static const char BASH[] =
+    "_parley() {\n"
+    "    local IFS=$'\\n' words=(\"${COMP_WORDS[@]:1:COMP_CWORD}\") cur=${COMP_WORDS[COMP_CWORD]} prefix=\n"
+    "    # bash breaks words at colons; parley does not.\n"
+    "    if declare -F _get_comp_words_by_ref >/dev/null; then\n"
+    "        local cword\n"
+    "        _get_comp_words_by_ref -n : cur words cword\n"
+    "        words=(\"${words[@]:1:cword}\")\n"
+    "        [[ $cur == *:* ]] && prefix=${cur%\"${cur##*:}\"}\n"
+    "    fi\n"
+    "    COMPREPLY=($(parley completion words \"${words[@]}\" 2>/dev/null))\n"
+    "    [ ${#COMPREPLY[@]} -eq 0 ] && compopt -o default\n"
+    "    [[ ${COMPREPLY[0]-} == */ ]] && compopt -o nospace\n"
+    "    COMPREPLY=(\"${COMPREPLY[@]#\"$prefix\"}\")\n"
+    "}\n"
+    "complete -F _parley parley\n";
+
+static const char ZSH[] = "_parley() {\n"
+                          "    local -a found\n"
+                          "    found=(\"${(@f)$(parley completion words \"${(@)words[2,CURRENT]}\" 2>/dev/null)}\")\n"
+                          "    found=(${found:#})\n"
+                          "    if (( ${#found} )); then\n"
+                          "        compadd -Q -S '' -- ${(M)found:#*/}\n"
+                          "        compadd -- ${found:#*/}\n"
+                          "    else\n"
+                          "        _files\n"
+                          "    fi\n"
+                          "}\n"
+                          "compdef _parley parley\n";
+
+static const char FISH[] = "function __parley_words\n"
+                           "    set -l words (commandline -opc) (commandline -ct)\n"
+                           "    parley completion words $words[2..-1] 2>/dev/null\n"
+                           "end\n"
+                           "complete -c parley -f -a '(__parley_words)'\n"
+                           "complete -c parley -n 'not __parley_words | count >/dev/null' -F\n";
+
+/* ---- words ---- */
+
+static bool starts(const char *candidate, const char *word)
+{
+    return strncmp(candidate, word, strlen(word)) == 0;
+}
+
+/* What `parley COMMAND --help` prints: the one place where options are told. The caller frees. */
+static char *help_of(const struct cli_command *command)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return NULL;
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char *arguments[] = {(char *)(uintptr_t)command->name, (char *)(uintptr_t) "--help", NULL};
+        dup2(ends[1], STDOUT_FILENO);
+        optind = 0;
+        exit(command->main(2, arguments));
+    }
+    close(ends[1]);
+    struct text text = {0};
+    char block[4096];
+    for (ssize_t got; pid > 0 && (got = read(ends[0], block, sizeof block)) > 0;)
+        text_append(&text, block, (size_t)got);
+    close(ends[0]);
+    if (pid > 0)
+        waitpid(pid, NULL, 0);
+    return text.data;
+}
+
+/* Each option that begins a line of the help. */
+static void print_options(const struct cli_command *command, const char *word)
+{
+    AUTO_FREE char *help = help_of(command);
+    for (char *line = help; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        size_t indent = strspn(line, " ");
+        if (indent == 0 || line[indent] != '-')
+            continue;
+        size_t end = strcspn(line, "\n");
+        for (char *at = line + indent; at < line + end && *at == '-'; at += strspn(at, ", ")) {
+            size_t length = strcspn(at, " ,=\n");
+            AUTO_FREE char *option = memory_copy(at, length + 1);
+            option[length] = 0;
+            if (starts(option, word))
+                puts(option);
+            at += length;
+            if (*at != ',')
+                break;
+        }
+    }
+}
+
+static void print_sandboxes(const char *word, const char *after)
+{
+    AUTO_PLACE place = {0};
+    struct error ignored = {0};
+    struct cli_list wanted = {.path = "/sandboxes", .member = "sandboxes", .next = "next_cursor", .most = 200};
+    if (!place_load(&place, NULL, &ignored))
+        return;
+    json_t *list = cli_list(&place, &wanted, &ignored);
+    size_t i;
+    json_t *sandbox;
+    json_array_foreach (list, i, sandbox) {
+        const char *name = json_string_value(json_object_get(sandbox, "name"));
+        if (name && starts(name, word))
+            printf("%s%s\n", name, after);
+    }
+    json_decref(list);
+}
+
+struct path_words {
+    const char *before; /* as it was typed, up to the last slash (or colon) */
+    const char *start;  /* of the name that is being typed */
+};
+
+static bool print_path(void *cookie, const struct remote_entry *entry, struct error *err)
+{
+    const struct path_words *words = cookie;
+    (void)err;
+    if (*entry->path && starts(entry->path, words->start) &&
+        text_utf8_prefix(entry->path, strlen(entry->path)) == strlen(entry->path) && !strpbrk(entry->path, "\n\r\033"))
+        printf("%s%s%s\n", words->before, entry->path, entry->kind == REMOTE_FOLDER ? "/" : "");
+    return true;
+}
+
+/* Names in the folder that ":PATH" has come to. */
+static void print_paths(const char *word)
+{
+    const char *slash = strrchr(word, '/'), *colon = strchr(word, ':');
+    const char *start = (slash ? slash : colon) + 1;
+    AUTO_FREE char *before = memory_copy(word, strlen(word) + 1);
+    before[start - word] = 0;
+    AUTO_FILES_NAME folder = {0};
+    AUTO_FILES_SESSION session = {0};
+    struct error ignored = {0};
+    const struct files_options options = {.quiet = true, .scopes = NULL};
+    struct path_words words = {.before = before, .start = start};
+    if (!files_name_parse(&folder, before, &ignored) ||
+        !files_session_open(&session, &options, folder.sandbox, &ignored))
+        return;
+    (void)!remote_files_list(session.files, folder.path, 1, print_path, &words, &ignored);
+}
+
+static const struct cli_command *find(const struct cli_command *commands, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    }
+    return NULL;
+}
+
+static int print_words(const struct cli_command *commands, size_t count, int argc, char *const *words)
+{
+    const char *word = argc > 0 ? words[argc - 1] : "", *before = argc > 1 ? words[argc - 2] : "";
+    if (argc <= 1) {
+        for (size_t i = 0; i < count; i++) {
+            if (starts(commands[i].name, word))
+                puts(commands[i].name);
+        }
+        return CLI_OK;
+    }
+    const struct cli_command *command = find(commands, count, words[0]);
+    if (!command)
+        return CLI_OK;
+    if (strcmp(before, "--sandbox") == 0)
+        print_sandboxes(word, "");
+    else if (word[0] == '-')
+        print_options(command, word);
+    else if (strcspn(word, "/") > strcspn(word, ":"))
+        print_paths(word);
+    else if (strcmp(command->name, "rm") == 0)
+        print_sandboxes(word, "");
+    return CLI_OK;
+}
+
+int completion_run(const struct cli_command *commands, size_t count, int argc, char *argv[])
+{
+    static const struct option LONG[] = {CLI_COMMON_OPTIONS};
+    struct cli_common common = {0};
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "words") == 0)
+        return print_words(commands, count, argc - 2, argv + 2);
+    for (int option; (option = getopt_long(argc, argv, "", LONG, NULL)) != -1;)
+        (void)cli_common(&common, option, HELP);
+    const char *script = strcmp(what, "bash") == 0   ? BASH
+                         : strcmp(what, "zsh") == 0  ? ZSH
+                         : strcmp(what, "fish") == 0 ? FISH
+                                                     : NULL;
+    if (!script || argc != 2)
+        return cli_usage("completion", "for which shell? bash, zsh or fish");
+    fputs(script, stdout);
+    return CLI_OK;
+}

@@ -1,0 +1,200 @@
+#include "clients/cli/files_session.h"
+
+#include "shared/base/clock.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char WORKSPACE[] = "/workspace";
+static const uint64_t DRAW_NS = 100000000, PATIENCE_NS = 500000000; /* what is quick needs no bar */
+
+/* ---- names ---- */
+
+void files_name_done(struct files_name *name)
+{
+    free(name->sandbox);
+    free(name->path);
+    *name = (struct files_name){0};
+}
+
+/* Appends the segments of `path`; false when .. leads above /. */
+static bool append_segments(struct text *to, const char *path)
+{
+    for (const char *at = path; *at;) {
+        size_t length = strcspn(at, "/");
+        if (length == 2 && memcmp(at, "..", 2) == 0) {
+            char *slash = to->length ? strrchr(to->data, '/') : NULL;
+            if (!slash)
+                return false;
+            to->length = (size_t)(slash - to->data);
+            *slash = 0;
+        } else if (length > 0 && !(length == 1 && *at == '.')) {
+            text_append(to, "/", 1);
+            text_append(to, at, length);
+        }
+        at += length + (at[length] == '/');
+    }
+    return true;
+}
+
+bool files_name_parse(struct files_name *name, const char *given, struct error *err)
+{
+    size_t colon = strcspn(given, ":/");
+    if (given[colon] != ':') {
+        *name = (struct files_name){.path = memory_string(given)};
+        return true;
+    }
+    const char *path = given + colon + 1;
+    struct text absolute = {0};
+    bool is_inside = (path[0] == '/' || append_segments(&absolute, WORKSPACE)) && append_segments(&absolute, path);
+    if (is_inside)
+        *name = (struct files_name){.sandbox = memory_copy(given, colon + 1),
+                                    .path = memory_string(absolute.length ? absolute.data : "/")};
+    if (is_inside)
+        name->sandbox[colon] = 0;
+    text_done(&absolute);
+    return is_inside || error_set(err, ERROR_INVALID, "%s leads above /", given);
+}
+
+const char *files_name_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+char *files_name_join(const char *folder, const char *name)
+{
+    if (!*name)
+        return memory_string(folder);
+    size_t length = strlen(folder);
+    bool has_slash = length > 0 && folder[length - 1] == '/';
+    return memory_printf("%s%s%s", folder, has_slash ? "" : "/", name);
+}
+
+bool files_option(struct files_options *options, int option, const char *help)
+{
+    if (cli_common(&options->common, option, help))
+        return true;
+    switch (option) {
+    case FILES_OPTION_THREAD:
+        options->thread = optarg;
+        return true;
+    case FILES_OPTION_SCOPES:
+        options->scopes = optarg;
+        return true;
+    case 'q':
+        options->quiet = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* ---- the bar ---- */
+
+static void print_bytes(char to[static 16], uint64_t bytes)
+{
+    static const char *const UNITS[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < sizeof UNITS / sizeof *UNITS; unit++)
+        value /= 1024;
+    snprintf(to, 16, unit ? "%.1f %s" : "%.0f %s", value, UNITS[unit]);
+}
+
+static void draw(const struct files_progress *progress, uint64_t now_ns)
+{
+    char moved[16], total[16], rate[16];
+    double seconds = (double)(now_ns - progress->began_ns) / 1e9;
+    print_bytes(moved, progress->moved);
+    print_bytes(total, progress->total);
+    print_bytes(rate, (uint64_t)((double)progress->moved / (seconds > 0 ? seconds : 1)));
+    AUTO_FREE char *what = cli_safe(progress->what);
+    if (progress->total == 0) {
+        fprintf(stderr, "\r\033[K%.40s  %s  %s/s", what, moved, rate);
+    } else {
+        char bar[21];
+        uint64_t done = progress->moved < progress->total ? progress->moved : progress->total;
+        size_t filled = (size_t)((double)done * 20 / (double)progress->total);
+        memset(bar, '.', 20);
+        memset(bar, '#', filled);
+        bar[20] = 0;
+        fprintf(stderr, "\r\033[K%.40s  [%s] %s of %s  %s/s", what, bar, moved, total, rate);
+    }
+    fflush(stderr);
+}
+
+static bool on_moved(void *cookie, uint64_t bytes)
+{
+    struct files_session *session = cookie;
+    struct files_progress *progress = &session->progress;
+    progress->moved += bytes;
+    uint64_t now_ns = clock_monotonic_ns();
+    if (progress->is_shown && progress->what && now_ns - progress->began_ns > PATIENCE_NS &&
+        now_ns - progress->drawn_ns > DRAW_NS) {
+        draw(progress, now_ns);
+        progress->drawn_ns = now_ns;
+    }
+    return true;
+}
+
+void files_progress_begin(struct files_session *session, const char *what, uint64_t total)
+{
+    struct files_progress *progress = &session->progress;
+    *progress = (struct files_progress){
+        .is_shown = progress->is_shown, .what = what, .total = total, .began_ns = clock_monotonic_ns()};
+}
+
+void files_progress_end(struct files_session *session)
+{
+    struct files_progress *progress = &session->progress;
+    if (progress->is_shown && progress->drawn_ns)
+        fputs("\r\033[K", stderr);
+    progress->what = NULL;
+    progress->drawn_ns = 0;
+}
+
+/* ---- the session ---- */
+
+static void on_note(void *cookie, const char *sentence)
+{
+    files_progress_end(cookie);
+    fprintf(stderr, "parley: %s\n", sentence);
+}
+
+bool files_session_open(struct files_session *session, const struct files_options *options, const char *sandbox,
+                        struct error *err)
+{
+    session->progress.is_shown = !options->quiet && !options->common.json && isatty(STDERR_FILENO);
+    session->thread = cli_thread(options->thread);
+    session->sandbox = memory_string(sandbox && *sandbox ? sandbox : "auto");
+    session->request =
+        (struct grant_request){.thread = session->thread, .sandbox = session->sandbox, .scopes = options->scopes};
+    if (!place_load(&session->place, options->common.url, err) ||
+        !grant_get(&session->grant, &session->place, &session->request, err))
+        return false;
+    cli_tell_grant(&session->grant);
+    struct remote_files_use use = {.grant = &session->grant,
+                                   .place = &session->place,
+                                   .request = &session->request,
+                                   .note = on_note,
+                                   .moved = on_moved,
+                                   .cookie = session};
+    session->files = remote_files_open(&use, err);
+    return session->files != NULL;
+}
+
+void files_session_close(struct files_session *session)
+{
+    files_progress_end(session);
+    remote_files_free(session->files);
+    grant_done(&session->grant);
+    place_done(&session->place);
+    free(session->thread);
+    free(session->sandbox);
+    *session = (struct files_session){0};
+}
