@@ -1,9 +1,10 @@
 /** front_files.h - the messages between the front and a file helper, over a SOCK_SEQPACKET pair that the front makes.
  *
  *  The front sends requests, one packet each (a short one when the one before it has been answered); the helper answers
- *  each with packets of records, the last of which is FILES_DONE or FILES_ERROR. A helper that is gone is the end of the
- *  socket. Both ends treat the other's bytes as hostile: texts are sizes and bytes, never trusted to end, and a packet that
- *  breaks the rules ends the connection. Host order. This folder is compiled into the static init: libc only. */
+ *  each with packets of records, the last of which is FILES_DONE or FILES_ERROR. A helper that is gone is the end of
+ * the socket. Both ends treat the other's bytes as hostile: texts are sizes and bytes, never trusted to end, and a
+ * packet that breaks the rules ends the connection. Host order. This folder is compiled into the static init: libc
+ * only. */
 #pragma once
 
 #include "shared/base/error.h"
@@ -13,32 +14,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FRONT_FILES_PACKET_MAX 65536
-#define FRONT_FILES_PATH_MAX   4095 /* bytes of a path; no NUL, no empty, . or .. segment */
-#define FRONT_FILES_NAME_MAX   255
-#define FRONT_FILES_TEXT_MAX   4096 /* a pattern */
-#define FRONT_FILES_EDIT_MAX   (1 << 20)  /* all texts of an edit */
-#define FRONT_FILES_EDITED_MAX (16 << 20) /* the file that is edited */
-#define FRONT_FILES_HELPER_KIND 1 /* fi_helper.kind */
+#define FRONT_FILES_PACKET_MAX  65536
+#define FRONT_FILES_PATH_MAX    4095 /* bytes of a path; no NUL, no empty, . or .. segment */
+#define FRONT_FILES_NAME_MAX    255
+#define FRONT_FILES_TEXT_MAX    4096       /* a pattern */
+#define FRONT_FILES_EDIT_MAX    (1 << 20)  /* all texts of an edit */
+#define FRONT_FILES_EDITED_MAX  (16 << 20) /* the file that is edited */
+#define FRONT_FILES_HELPER_KIND 1          /* fi_helper.kind */
 
 enum files_operation {
     FILES_STAT = 1, /* one ENTRY; FILES_FOLLOW: of a link's target */
-    FILES_OPEN,     /* ENTRY, with a descriptor of a regular file; or, where none may be handed over (/proc), ENTRY then DATA */
+    FILES_OPEN,     /* ENTRY, with a descriptor of a regular file; or, where none may be handed over (/proc), ENTRY then
+                       DATA */
     FILES_LIST,     /* ENTRY: the folder itself (path ""), then each below it to `depth` */
     FILES_GLOB,     /* ENTRY each that `pattern` matches below path */
-    FILES_GREP,     /* MATCH each line of files below path (or of the file) that `pattern` matches; `glob` filters names */
-    FILES_MKDIR,    /* ENTRY; FILES_PARENTS; DONE.count 1 when it was made */
-    FILES_REMOVE,   /* FILES_RECURSIVE */
-    FILES_MOVE,     /* to `to_path`: ENTRY; FILES_OVERWRITE */
-    FILES_COPY,     /* the same; FILES_RECURSIVE */
-    FILES_CHMOD,    /* ENTRY */
-    FILES_EDIT,     /* + descriptor: sealed memfd, see front_files_edit; ENTRY, DONE.count replacements */
-    FILES_WRITE,    /* + descriptor: pipe, read end. Then COMMIT; ENTRY, DONE.count 1 when it was made anew */
-    FILES_PIECE,    /* as WRITE, into `.name.<upload>.part`: STATE; ENTRY when it was the last. Without a descriptor: STATE */
-    FILES_WATCH,    /* EVENT until the front closes; FILES_RECURSIVE */
-    FILES_PACK,     /* + descriptor: pipe, write end, gets a tar; FILES_GZIP */
-    FILES_UNPACK,   /* + descriptor: pipe, read end, a tar, plain or gzip; then COMMIT */
-    FILES_COMMIT    /* all `size` bytes have gone into the pipe of the operation under way; the pipe is closed */
+    FILES_GREP,  /* MATCH each line of files below path (or of the file) that `pattern` matches; `glob` filters names */
+    FILES_MKDIR, /* ENTRY; FILES_PARENTS; DONE.count 1 when it was made */
+    FILES_REMOVE, /* FILES_RECURSIVE */
+    FILES_MOVE,   /* to `to_path`: ENTRY; FILES_OVERWRITE */
+    FILES_COPY,   /* the same; FILES_RECURSIVE */
+    FILES_CHMOD,  /* ENTRY */
+    FILES_EDIT,   /* + descriptor: sealed memfd, see front_files_edit; ENTRY, DONE.count replacements */
+    FILES_WRITE,  /* + descriptor: pipe, read end. Then COMMIT; ENTRY, DONE.count 1 when it was made anew */
+    FILES_PIECE, /* as WRITE, into `.name.<upload>.part`: STATE; ENTRY when it was the last. Without a descriptor: STATE
+                  */
+    FILES_WATCH, /* ENTRY when it watches, then EVENT until the front closes; FILES_RECURSIVE */
+    FILES_PACK,  /* + descriptor: pipe, write end, gets a tar; FILES_GZIP */
+    FILES_UNPACK, /* + descriptor: pipe, read end, a tar, plain or gzip; then COMMIT */
+    FILES_COMMIT  /* all `size` bytes have gone into the pipe of the operation under way; the pipe is closed */
 };
 
 enum files_flag {
@@ -48,12 +51,13 @@ enum files_flag {
     FILES_OVERWRITE = 1 << 3,
     FILES_GZIP = 1 << 4,
     FILES_IGNORE_CASE = 1 << 5,
-    FILES_FIXED = 1 << 6,     /* the pattern is the text itself */
-    FILES_MODE = 1 << 7,      /* `mode` holds */
-    FILES_MTIME = 1 << 8,     /* `mtime_ns` holds */
-    FILES_IF_MATCH = 1 << 9,  /* only when the target is there and is `match`; FILES_IF_ANY: whatever it is */
+    FILES_FIXED = 1 << 6, /* the pattern is the text itself */
+    FILES_MODE = 1 << 7,  /* `mode` holds */
+    FILES_MTIME = 1 << 8, /* `mtime_ns` holds */
+    FILES_IF_MATCH =
+        1 << 9, /* only when the target (MOVE, COPY: to_path) is there and is `match`; FILES_IF_ANY: whatever it is */
     FILES_IF_ANY = 1 << 10,
-    FILES_IF_NONE = 1 << 11   /* only when there is none */
+    FILES_IF_NONE = 1 << 11 /* only when there is none */
 };
 
 /** What tells one state of a file from another: an ETag's parts. */
@@ -65,15 +69,16 @@ struct files_version {
 /** A request as both ends see it; texts are NUL-terminated (checked) and belong to whoever filled it. */
 struct files_request {
     enum files_operation operation;
-    uint32_t flags;    /* of enum files_flag */
-    uint32_t depth;    /* LIST: 1..64 */
-    uint32_t limit;    /* records at most; 0: no limit */
-    uint32_t mode;     /* 0..07777 */
+    uint32_t flags; /* of enum files_flag */
+    uint32_t depth; /* LIST: 1..64 */
+    uint32_t limit; /* records at most; 0: no limit */
+    uint32_t mode;  /* 0..07777 */
     int64_t mtime_ns;
-    uint64_t size;     /* COMMIT: bytes poured; PIECE: bytes of this piece */
+    uint64_t size;          /* COMMIT: bytes poured; PIECE: bytes of this piece */
     uint64_t offset, total; /* PIECE */
     struct files_version match;
-    const char *root, *path;       /* root "": the whole sandbox, else the path scope's folder; path absolute, at or below root */
+    const char *root,
+        *path; /* root "": the whole sandbox, else the path scope's folder; path absolute, at or below root */
     const char *to_root, *to_path; /* MOVE, COPY; else "" */
     const char *pattern, *glob;    /* GLOB, GREP; else "" */
     const char *upload;            /* PIECE: 1..64 of A-Za-z0-9._-; else "" */
@@ -81,7 +86,15 @@ struct files_request {
 
 enum files_record_kind { FILES_ENTRY = 1, FILES_MATCH, FILES_EVENT, FILES_STATE, FILES_DATA, FILES_DONE, FILES_ERROR };
 
-enum files_type { FILES_REGULAR = 1, FILES_FOLDER, FILES_SYMLINK, FILES_FIFO, FILES_SOCKET, FILES_CHAR_DEVICE, FILES_BLOCK_DEVICE };
+enum files_type {
+    FILES_REGULAR = 1,
+    FILES_FOLDER,
+    FILES_SYMLINK,
+    FILES_FIFO,
+    FILES_SOCKET,
+    FILES_CHAR_DEVICE,
+    FILES_BLOCK_DEVICE
+};
 
 enum files_event { FILES_CREATED = 1, FILES_MODIFIED, FILES_DELETED, FILES_MOVED, FILES_OVERFLOW, FILES_GONE };
 
@@ -102,9 +115,9 @@ struct files_record {
     struct files_bytes path;   /* below the request's path, no slash at its ends; "" itself. Also MATCH, EVENT */
     struct files_bytes target; /* of a symlink */
     /* MATCH */
-    uint64_t line;  /* from 1 */
-    uint64_t column; /* bytes, from 1 */
-    bool is_cut;    /* the text is not the whole line */
+    uint64_t line;           /* from 1 */
+    uint64_t column;         /* bytes, from 1 */
+    bool is_cut;             /* the text is not the whole line */
     struct files_bytes text; /* also DATA */
     /* EVENT */
     enum files_event event;
@@ -119,11 +132,15 @@ struct files_record {
     struct error error;
 };
 
-/** Checks a request as front_files_request_send does: sizes, paths, ranges, which texts and descriptors its operation has. */
+/** Checks a request as front_files_request_send does: sizes, paths, ranges, which texts and descriptors its operation
+ * has. */
 bool front_files_request_check(const struct files_request *request, bool has_descriptor, struct error *err) MUST_USE;
-/** One packet with `descriptor` (-1: none; borrowed). ERROR_INVALID as checked; system_errno EAGAIN when the socket is full. */
-bool front_files_request_send(int socket, const struct files_request *request, int descriptor, struct error *err) MUST_USE;
-/** 1: one came, its texts in *memory (freed by the caller) and *descriptor (-1 or the caller's). 0: the end. -1: error. */
+/** One packet with `descriptor` (-1: none; borrowed). ERROR_INVALID as checked; system_errno EAGAIN when the socket is
+ * full. */
+bool front_files_request_send(int socket, const struct files_request *request, int descriptor,
+                              struct error *err) MUST_USE;
+/** 1: one came, its texts in *memory (freed by the caller) and *descriptor (-1 or the caller's). 0: the end. -1: error.
+ */
 int front_files_request_receive(int socket, struct files_request *request, void **memory, int *descriptor,
                                 struct error *err) MUST_USE;
 
@@ -137,15 +154,26 @@ int front_files_edits_seal(const struct files_edit *edits, size_t count, struct 
 /** Reads it back, checks seals and sizes. The array and texts are one allocation, *edits: the caller frees it. */
 bool front_files_edits_read(int fd, struct files_edit **edits, size_t *count, struct error *err) MUST_USE;
 
+/** OPEN's descriptor, for both ends: a regular file, open for reading alone, on a file system whose reads do not wait
+ * for a sandbox (overlay, tmpfs, btrfs, ext, xfs). ERROR_INVALID. */
+bool front_files_descriptor_check(int fd, struct error *err) MUST_USE;
+
 /** A packet being filled with records; for the helper. */
 struct files_packet {
     size_t size;
     char data[FRONT_FILES_PACKET_MAX];
 };
-/** False: it does not fit any more; send what is there and add it to the empty packet (where every record that is within its
- *  bounds fits: DATA and MATCH texts up to 32 KiB). */
+/** False: it does not fit any more; send what is there and add it to the empty packet (where every record that is
+ * within its bounds fits: DATA and MATCH texts up to 32 KiB). */
 bool front_files_packet_add(struct files_packet *packet, const struct files_record *record) MUST_USE;
 
-/** Walks the records of a received packet: 1 one, 0 no more, -1 ERROR_INVALID. *at starts as 0. Every size, type and text is
- *  checked: a path is relative with no NUL, empty, . or .. segment. */
-int front_files_packet_next(const char *data, size_t size, size_t *at, struct files_record *record, struct error *err) MUST_USE;
+/** Walks the records of a received packet: 1 one, 0 no more, -1 ERROR_INVALID. *at starts as 0. Every size, type and
+ * text is checked: a path is relative with no NUL, empty, . or .. segment. */
+int front_files_packet_next(const char *data, size_t size, size_t *at, struct files_record *record,
+                            struct error *err) MUST_USE;
+
+/** As front_files_packet_next checks a record, before it is added. */
+bool front_files_record_check(const struct files_record *record, struct error *err) MUST_USE;
+/** Made of segments with one slash between them, none empty, . or .. or over FRONT_FILES_NAME_MAX; no NUL; "" is one.
+ */
+bool front_files_path_is_relative(const char *path, size_t size) MUST_USE;

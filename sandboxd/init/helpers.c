@@ -1,0 +1,98 @@
+/* helpers.c - see helpers.h. */
+#include "sandboxd/init/helpers.h"
+
+#include "sandboxd/front_files/front_files.h"
+#include "sandboxd/init/cgroup.h"
+#include "sandboxd/init/spare.h"
+#include "shared/base/fd.h"
+
+void helpers_refuse(int socket, const struct error *why)
+{
+    struct files_packet packet = {.size = 0};
+    const struct files_record record = {.kind = FILES_ERROR, .error = *why};
+    struct error ignored;
+    /* The front can be told or not; it must never be waited for. */
+    if (!front_files_packet_add(&packet, &record) || !fd_set_nonblocking(socket, &ignored) ||
+        !fd_send_message(socket, packet.data, packet.size, NULL, 0, &ignored))
+        return;
+}
+
+static struct init_helper *find(struct init *init, pid_t pid)
+{
+    for (size_t i = 0; i < INIT_HELPERS; i++) {
+        if (init->helpers[i].serial != 0 && init->helpers[i].pid == pid)
+            return &init->helpers[i];
+    }
+    return NULL;
+}
+
+static struct init_helper *find_free(struct init *init)
+{
+    for (size_t i = 0; i < INIT_HELPERS; i++) {
+        if (init->helpers[i].serial == 0)
+            return &init->helpers[i];
+    }
+    return NULL;
+}
+
+static bool start(struct init *init, int socket, struct error *err)
+{
+    struct init_helper *helper = find_free(init);
+    if (init->end_boot_ns != 0)
+        return error_set(err, ERROR_GONE, "the sandbox is ending");
+    if (helper == NULL)
+        return error_set(err, ERROR_NO_CAPACITY, "%d file operations are under way", INIT_HELPERS);
+    uint64_t serial = init->last_serial + 1;
+    AUTO_FD int directory = cgroup_make(init->run, serial, err);
+    if (directory < 0)
+        return false;
+    init->last_serial = serial;
+    pid_t pid = cgroup_clone(directory, err);
+    if (pid == 0) {
+        const struct child_plan plan = child_plan_of(init);
+        child_help(&plan, socket);
+    }
+    if (pid < 0) {
+        cgroup_remove(init->run, serial);
+        return false;
+    }
+    *helper = (struct init_helper){.pid = pid, .serial = serial};
+    init->childless = false;
+    return true;
+}
+
+void helpers_start(struct init *init, int socket)
+{
+    struct error err = {0};
+    if (!start(init, socket, &err))
+        helpers_refuse(socket, &err);
+}
+
+/* What a helper started (tar) dies with it, but is not gone at once: then its own reaping comes by here. */
+static void sweep(struct init *init)
+{
+    for (size_t i = 0; i < INIT_HELPERS; i++) {
+        struct init_helper *helper = &init->helpers[i];
+        if (helper->serial != 0 && helper->pid == 0 && cgroup_remove(init->run, helper->serial))
+            *helper = (struct init_helper){0};
+    }
+}
+
+bool helpers_reaped(struct init *init, pid_t pid)
+{
+    struct init_helper *helper = find(init, pid);
+    if (helper != NULL) {
+        helper->pid = 0;
+        cgroup_kill(init->run, helper->serial);
+    }
+    sweep(init);
+    return helper != NULL;
+}
+
+void helpers_clean_up(struct init *init)
+{
+    for (size_t i = 0; i < INIT_HELPERS; i++) {
+        if (init->helpers[i].serial != 0)
+            cgroup_remove(init->run, init->helpers[i].serial);
+    }
+}
