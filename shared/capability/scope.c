@@ -290,3 +290,20 @@ bool scope_allows(const struct scope_set *set, const char *needed)
     }
     return false;
 }
+
+const char *scope_folder(const struct scope_set *set, enum scope_verb verb, const char *path)
+{
+    const char *widest = NULL;
+    for (size_t i = 0; i < set->count; i++) {
+        const struct scope_atom *held = &set->atoms[i];
+        if (!implies(held->verb, verb))
+            continue;
+        if (held->resource[0] == '\0' || strcmp(held->resource, "/") == 0)
+            return "";
+        /* All that hold the path are prefixes of it, so that the shortest holds the others. */
+        bool is_wider = !widest || strlen(held->resource) < strlen(widest);
+        if (is_path_prefix(held->resource, path) && is_wider)
+            widest = held->resource;
+    }
+    return widest;
+}

@@ -61,3 +61,8 @@ void scope_intersect(struct scope_set *to, const struct scope_set *asked, const 
  *  the path itself with scope_atom_covers; a `needed` with a resource must be covered). "" is always allowed. A
  * `needed` that is no atom is never allowed. */
 bool scope_allows(const struct scope_set *set, const char *needed) MUST_USE;
+
+/** The folder within which the set allows `verb` (SCOPE_FS_RO or SCOPE_FS_RW) at `path` (absolute and normalised, of
+ * any bytes): the widest of those that hold it; "" when that is the whole sandbox. NULL: not allowed there. It belongs
+ * to the set. */
+const char *scope_folder(const struct scope_set *set, enum scope_verb verb, const char *path) MUST_USE;

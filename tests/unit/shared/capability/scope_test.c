@@ -1,6 +1,7 @@
 /* The scope algebra: what parses, what it is written as, what covers what. */
 #include "shared/capability/scope.h"
 
+#include "shared/base/text.h"
 #include "tests/unit/check.h"
 
 static struct scope_set parsed(const char *text)
@@ -239,6 +240,39 @@ static void test_allows(void)
     CHECK(!scope_allows(&all, "process ") && !scope_allows(&none, "process"));
 }
 
+static void check_folder(const char *scopes, enum scope_verb verb, const char *path, const char *want)
+{
+    struct scope_set set = parsed(scopes);
+    const char *got = scope_folder(&set, verb, path);
+    if (!text_equal(got, want)) {
+        fprintf(stderr, "scope_test: %s at %s: got %s, want %s\n", scopes, path, got ? got : "none",
+                want ? want : "none");
+        check_failures++;
+    }
+}
+
+static void test_folders(void)
+{
+    check_folder("fs:ro", SCOPE_FS_RO, "/a", "");
+    check_folder("fs:rw", SCOPE_FS_RO, "/", "");
+    check_folder("fs:ro", SCOPE_FS_RW, "/a", NULL);
+    check_folder("process shell", SCOPE_FS_RO, "/a", NULL);
+    check_folder("", SCOPE_FS_RO, "/a", NULL);
+    check_folder("fs:ro@/", SCOPE_FS_RO, "/a/b", "");
+    check_folder("fs:ro@/a", SCOPE_FS_RO, "/a", "/a");
+    check_folder("fs:ro@/a", SCOPE_FS_RO, "/a/b/c", "/a");
+    check_folder("fs:ro@/a", SCOPE_FS_RO, "/ab", NULL);
+    check_folder("fs:ro@/a", SCOPE_FS_RO, "/", NULL);
+    check_folder("fs:ro@/a", SCOPE_FS_RW, "/a/b", NULL);
+    check_folder("fs:rw@/a", SCOPE_FS_RO, "/a/b", "/a");
+    check_folder("fs:ro@/a/b fs:ro@/a fs:ro@/a/b/c", SCOPE_FS_RO, "/a/b/c/d", "/a");
+    check_folder("fs:ro@/a fs:rw@/a/b", SCOPE_FS_RW, "/a/b/c", "/a/b");
+    check_folder("fs:ro@/a fs:rw@/a/b", SCOPE_FS_RO, "/a/b/c", "/a");
+    check_folder("fs:ro@/a fs:rw@/a/b", SCOPE_FS_RW, "/a/c", NULL);
+    check_folder("fs:ro@/a%20b", SCOPE_FS_RO, "/a b/\377", "/a b");
+    check_folder("fs:ro@/a fs:ro", SCOPE_FS_RO, "/a/b", "");
+}
+
 int main(void)
 {
     test_written_as_read();
@@ -249,5 +283,6 @@ int main(void)
     test_laws();
     test_intersect();
     test_allows();
+    test_folders();
     return check_done();
 }
