@@ -4,6 +4,7 @@
 #include "shared/base/random.h"
 #include "shared/base/text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define HEAD_BYTES offsetof(struct front_launcher_message, as)
@@ -57,6 +58,19 @@ static bool is_padded(const char *field, size_t size)
             return false;
     }
     return true;
+}
+
+void front_launcher_reason(char to[static FRONT_LAUNCHER_NAME_BYTES], const char *text)
+{
+    char reason[FRONT_LAUNCHER_NAME_BYTES] = "unknown";
+    if (*text)
+        snprintf(reason, sizeof reason, "%s", text);
+    for (char *at = reason; *at; at++) {
+        char one[2] = {*at, 0};
+        if (!text_is_made_of(one, 1, REASON_EXTRA))
+            *at = '_';
+    }
+    memcpy(to, reason, sizeof reason);
 }
 
 static bool wrong(struct error *err, const char *field)

@@ -146,6 +146,9 @@ enum front_launcher_end { FL_FROM_FRONT, FL_FROM_LAUNCHER };
 bool front_launcher_check(const struct front_launcher_message *message, size_t size, size_t fd_count,
                           enum front_launcher_end sender, struct error *err) MUST_USE;
 
+/** A reason as the messages carry it: cut to fit, '_' for what they do not allow; "unknown" of nothing. */
+void front_launcher_reason(char to[static FRONT_LAUNCHER_NAME_BYTES], const char *text);
+
 /** Sends one message of message->type. system_errno EAGAIN when a non-blocking socket is full. */
 bool front_launcher_send(int socket, const struct front_launcher_message *message, const int *fds, size_t fd_count,
                          struct error *err) MUST_USE;

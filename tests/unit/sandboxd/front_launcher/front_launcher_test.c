@@ -252,12 +252,31 @@ static void test_over_a_socket(void)
         close(fds[i]);
 }
 
+/* Whatever the negotiator gives as a reason: a front that passes it on must not be ended for it. */
+static void test_reasons(void)
+{
+    static const char *const REASONS[] = {"deleted", "", "failed: the sandbox is not ready yet; try again", "\n\033[2J\xff\"",
+                                          "a reason that is far longer than the sixty-three bytes that a message has for it"};
+    for (size_t i = 0; i < sizeof REASONS / sizeof *REASONS; i++) {
+        struct front_launcher_message message = {.type = FL_DESTROY, .request = 7};
+        memcpy(message.as.destroy.id, ID, sizeof ID);
+        front_launcher_reason(message.as.destroy.reason, REASONS[i]);
+        CHECK(passes(&message, 0, FL_FROM_FRONT));
+    }
+    char told[FRONT_LAUNCHER_NAME_BYTES];
+    front_launcher_reason(told, "max_lifetime");
+    CHECK(strcmp(told, "max_lifetime") == 0);
+    front_launcher_reason(told, "failed: not ready; again");
+    CHECK(strcmp(told, "failed: not ready_ again") == 0);
+}
+
 int main(void)
 {
     test_sizes();
     test_directions();
     test_rekey();
     test_texts();
+    test_reasons();
     test_env();
     test_env_add();
     test_paths_and_errors();
