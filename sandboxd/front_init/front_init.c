@@ -110,8 +110,10 @@ static bool check_started(const struct fi_started *started, struct error *err)
 {
     if (!check_id(started->id, err))
         return false;
-    if (started->has_stdin > 1 || started->terminal > started->has_stdin || started->reserved[0] != 0)
-        return error_set(err, ERROR_INVALID, "started: has_stdin, and terminal with it, must be 0 or 1, reserved 0");
+    if (started->has_stdin > 1 || started->terminal > 1 || started->reserved[0] != 0)
+        return error_set(err, ERROR_INVALID, "started: has_stdin and terminal must be 0 or 1, reserved 0");
+    if (started->has_stdin && started->stdin_bytes != 0)
+        return error_set(err, ERROR_INVALID, "started: an open stdin tells its bytes itself");
     if (started->pid < 1 || !is_sentence(started->title, sizeof started->title))
         return error_set(err, ERROR_INVALID, "started: the pid must be positive, the title a text");
     return true;
@@ -174,7 +176,7 @@ static size_t expected_fds(const struct front_init_message *message)
     if (message->type == FI_START || message->type == FI_HELPER)
         return 1;
     if (message->type == FI_STARTED && message->as.started.terminal)
-        return FI_TERMINAL_FDS;
+        return message->as.started.has_stdin ? FI_TERMINAL_FDS : FI_TERMINAL_OVER_FDS;
     if (message->type == FI_STARTED)
         return message->as.started.has_stdin ? FI_FDS : FI_FD_STDIN_PIPE;
     return 0;

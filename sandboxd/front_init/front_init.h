@@ -1,9 +1,10 @@
 /** front_init.h - the messages between the front and a sandbox's init over init.sock.
  *
  *  SOCK_SEQPACKET; fixed size for each type, host order, texts NUL-terminated in their field. init listens (so that
- *  SO_PEERCRED shows the slot's uid), the newest connection wins, the one before is closed. Upon a connection init sends
- *  FI_WELCOME, then FI_STARTED (with descriptors) for each command it knows and FI_EXITED for those that ended, then
- *  FI_CURRENT. Both ends treat the other's bytes as hostile. This folder is compiled into the static init: libc only. */
+ *  SO_PEERCRED shows the slot's uid), the newest connection wins, the one before is closed. Upon a connection init
+ * sends FI_WELCOME, then FI_STARTED (with descriptors) for each command it knows and FI_EXITED for those that ended,
+ * then FI_CURRENT. Both ends treat the other's bytes as hostile. This folder is compiled into the static init: libc
+ * only. */
 #pragma once
 
 #include "shared/base/error.h"
@@ -13,9 +14,9 @@
 #include <sys/types.h>
 
 #define FRONT_INIT_VERSION   2
-#define FRONT_INIT_ID_BYTES  65   /* a command's id with NUL: 1..64 of A-Za-z0-9._- */
-#define FRONT_INIT_COMMANDS  1024 /* commands init keeps at once, running or not forgotten */
-#define FRONT_INIT_CELLS_MAX 1000 /* columns or rows of a terminal */
+#define FRONT_INIT_ID_BYTES  65      /* a command's id with NUL: 1..64 of A-Za-z0-9._- */
+#define FRONT_INIT_COMMANDS  1024    /* commands init keeps at once, running or not forgotten */
+#define FRONT_INIT_CELLS_MAX 1000    /* columns or rows of a terminal */
 #define FRONT_INIT_BLOB_MAX  2097152 /* 2 MiB */
 #define FRONT_INIT_TEXTS_MAX 131072  /* arguments, and as many variables */
 
@@ -23,49 +24,52 @@ enum front_init_type {
     /* front -> init */
     FI_START = 1, /* + 1 descriptor: a sealed memfd, see struct front_init_command */
     FI_SIGNAL,
-    FI_KILL,      /* the command and all it started: cgroup.kill of its own run/<n> */
-    FI_EOF,       /* close stdin's write end that init keeps */
+    FI_KILL, /* the command and all it started: cgroup.kill of its own run/<n> */
+    FI_EOF,  /* close what init keeps of stdin; of a terminal nothing while its command runs, then all but the output */
     FI_FORGET,    /* an ended command: close what init keeps of it */
     FI_TERMINATE, /* SIGTERM to all, SIGKILL after grace, then init exits */
     FI_DEADLINE,  /* the hard deadline moves */
     FI_HELPER,    /* + 1 descriptor: the socket of a new helper process; what goes wrong is told there */
     /* init -> front */
     FI_WELCOME,
-    FI_STARTED,   /* + descriptors of enum front_init_fd */
-    FI_REFUSED,   /* FI_START failed: a struct error (NOT_FOUND command, INVALID cwd, NO_CAPACITY ...) */
+    FI_STARTED, /* + descriptors of enum front_init_fd */
+    FI_REFUSED, /* FI_START failed: a struct error (NOT_FOUND command, INVALID cwd, NO_CAPACITY ...) */
     FI_EXITED,
-    FI_CURRENT    /* everything known has been told */
+    FI_CURRENT /* everything known has been told */
 };
 
-/* Descriptors of FI_STARTED, in this order. The front's copies; init keeps its own of the same open files, so what is in a
- * pipe or memfd, and the memfds' file positions, outlive a front. Bytes move by splice alone. */
+/* Descriptors of FI_STARTED, in this order. The front's copies; init keeps its own of the same open files, so what is
+ * in a pipe or memfd, and the memfds' file positions, outlive a front. Bytes move by splice alone. */
 enum front_init_fd {
     FI_FD_STDOUT_PIPE,   /* read end, non-blocking */
     FI_FD_STDERR_PIPE,   /* read end */
     FI_FD_STDOUT_MEMORY, /* memfd: its file position is the stream's length; moved there by splice only */
     FI_FD_STDERR_MEMORY,
-    FI_FD_STDIN_PIPE,    /* write end, non-blocking; absent (only 4 descriptors) when stdin is /dev/null or was closed */
-    FI_FD_STDIN_MEMORY,  /* memfd: its size is what was accepted, its position what was delivered; F_SEAL_GROW: no more */
+    FI_FD_STDIN_PIPE,   /* write end, non-blocking; absent (only 4 descriptors) when stdin is /dev/null or was closed */
+    FI_FD_STDIN_MEMORY, /* memfd: its size is what was accepted, its position what was delivered; F_SEAL_GROW: no more
+                         */
     FI_FDS
 };
 
-/* The same of a terminal (fi_started.terminal): always all of them. */
+/* The same of a terminal (fi_started.terminal): all of them, or, once it is over (has_stdin 0), the memory of stdout
+ * alone. */
 enum front_init_terminal_fd {
-    FI_TERMINAL_FD_MASTER,        /* read and write, non-blocking */
-    FI_TERMINAL_FD_OUT_READ,      /* a pipe between master and memfd, non-blocking */
+    FI_TERMINAL_FD_MASTER,   /* read and write, non-blocking */
+    FI_TERMINAL_FD_OUT_READ, /* a pipe between master and memfd, non-blocking */
     FI_TERMINAL_FD_OUT_WRITE,
     FI_TERMINAL_FD_STDOUT_MEMORY,
-    FI_TERMINAL_FD_IN_READ,       /* a pipe between stdin's memfd and master, non-blocking */
+    FI_TERMINAL_FD_IN_READ, /* a pipe between stdin's memfd and master, non-blocking */
     FI_TERMINAL_FD_IN_WRITE,
     FI_TERMINAL_FD_STDIN_MEMORY,
     FI_TERMINAL_FDS
 };
-#define FI_FDS_MAX 7 /* of any message */
+#define FI_TERMINAL_OVER_FDS 1
+#define FI_FDS_MAX           7 /* of any message */
 
 struct fi_start {
     char id[FRONT_INIT_ID_BYTES];
-    uint8_t with_stdin;     /* 1: a pipe, 0: /dev/null; 1 for a terminal */
-    uint8_t terminal;       /* 1: a new terminal is stdin, stdout, stderr and the controlling terminal */
+    uint8_t with_stdin; /* 1: a pipe, 0: /dev/null; 1 for a terminal */
+    uint8_t terminal;   /* 1: a new terminal is stdin, stdout, stderr and the controlling terminal */
     uint8_t reserved[1];
     uint16_t columns, rows; /* of the terminal, 1..FRONT_INIT_CELLS_MAX; else 0 */
     uint64_t timeout_ms;    /* 0: none; init kills the tree then, counted from the start, CLOCK_BOOTTIME */
@@ -74,10 +78,10 @@ struct fi_start {
 struct fi_signal {
     char id[FRONT_INIT_ID_BYTES];
     uint8_t reserved[3];
-    int32_t number;         /* 1..64; to the command's process group */
+    int32_t number; /* 1..64; to the command's process group */
 };
 
-struct fi_name {            /* FI_KILL, FI_EOF, FI_FORGET */
+struct fi_name { /* FI_KILL, FI_EOF, FI_FORGET */
     char id[FRONT_INIT_ID_BYTES];
 };
 
@@ -87,11 +91,11 @@ struct fi_terminate {
 };
 
 struct fi_helper {
-    uint32_t kind;          /* FRONT_FILES_HELPER_KIND */
+    uint32_t kind; /* FRONT_FILES_HELPER_KIND */
 };
 
 struct fi_deadline {
-    uint64_t boot_ns;       /* CLOCK_BOOTTIME; 0 none */
+    uint64_t boot_ns; /* CLOCK_BOOTTIME; 0 none */
 };
 
 struct fi_welcome {
@@ -102,13 +106,14 @@ struct fi_welcome {
 
 struct fi_started {
     char id[FRONT_INIT_ID_BYTES];
-    uint8_t has_stdin;
+    uint8_t has_stdin; /* 0: it has none, or FI_EOF closed it */
     uint8_t terminal;
     uint8_t reserved[1];
-    int32_t pid;            /* as seen inside */
+    int32_t pid; /* as seen inside */
     uint64_t start_boot_ns, timeout_ms;
+    uint64_t stdin_bytes; /* what was delivered to one that was closed; else 0 */
     int64_t start_wall_ms;
-    char title[256];        /* the command as text, cut: for GET /processes */
+    char title[256]; /* the command as text, cut: for GET /processes */
 };
 
 struct fi_refused {
@@ -119,10 +124,10 @@ struct fi_refused {
 
 struct fi_exited {
     char id[FRONT_INIT_ID_BYTES];
-    uint8_t timed_out;      /* init killed it at its timeout */
-    uint8_t killed;         /* FI_KILL or FI_TERMINATE ended it */
+    uint8_t timed_out; /* init killed it at its timeout */
+    uint8_t killed;    /* FI_KILL or FI_TERMINATE ended it */
     uint8_t reserved;
-    int32_t wait_status;    /* wait(2) */
+    int32_t wait_status; /* wait(2) */
     uint64_t wall_ms, cpu_ms;
     uint64_t max_rss_bytes;
     int64_t end_wall_ms;
@@ -156,8 +161,8 @@ bool front_init_check(const struct front_init_message *message, size_t size, siz
 /** One packet, as fd_send_message: system_errno EAGAIN when the socket is full. Zero the message first. */
 bool front_init_send(int socket, const struct front_init_message *message, const int *fds, size_t fd_count,
                      struct error *err) MUST_USE;
-/** 1 got one, 0 the end, -1 error (system_errno EAGAIN: none there; ERROR_INVALID: a bad packet, its descriptors closed). `fds` has
- *  room for FI_FDS_MAX. */
+/** 1 got one, 0 the end, -1 error (system_errno EAGAIN: none there; ERROR_INVALID: a bad packet, its descriptors
+ * closed). `fds` has room for FI_FDS_MAX. */
 int front_init_receive(int socket, struct front_init_message *message, enum front_init_end sender, int *fds,
                        size_t *fd_count, struct error *err) MUST_USE;
 
@@ -174,6 +179,6 @@ struct front_init_command {
  *  cwd or for a variable without a name or =. `variables` may be NULL: none. */
 int front_init_command_seal(const struct front_init_command *command, struct error *err) MUST_USE;
 
-/** Reads it back; checks seals (F_SEAL_WRITE and F_SEAL_SHRINK), size and every count. The texts point into *memory, and both arrays
- *  are one allocation at *memory: the caller frees *memory alone. */
+/** Reads it back; checks seals (F_SEAL_WRITE and F_SEAL_SHRINK), size and every count. The texts point into *memory,
+ * and both arrays are one allocation at *memory: the caller frees *memory alone. */
 bool front_init_command_read(int fd, struct front_init_command *command, void **memory, struct error *err) MUST_USE;

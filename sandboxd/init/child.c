@@ -3,6 +3,8 @@
  * to all. */
 #include "sandboxd/init/child.h"
 
+#include "sandboxd/helpers/files/helper.h"
+#include "sandboxd/init/helpers.h"
 #include "sandboxd/init/inherit.h"
 #include "shared/base/fd.h"
 #include "shared/base/text.h"
@@ -15,6 +17,7 @@
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -88,11 +91,30 @@ static bool prepare(const struct child_plan *plan, int socket, struct error *err
     return true;
 }
 
-static bool take_place(const struct child_order *order, struct error *err)
+/* prepare() made the session that it becomes the controlling terminal of; its first group is in the foreground. */
+static bool take_terminal(int terminal, struct error *err)
 {
+    if (dup2(terminal, 0) < 0 || dup2(terminal, 1) < 0 || dup2(terminal, 2) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "dup2 of the terminal");
+    if (ioctl(0, TIOCSCTTY, 0) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "TIOCSCTTY");
+    return true;
+}
+
+static bool take_streams(const struct child_order *order, struct error *err)
+{
+    if (order->terminal_end >= 0)
+        return take_terminal(order->terminal_end, err);
     if ((order->stdin_end >= 0 && dup2(order->stdin_end, 0) < 0) || dup2(order->stdout_end, 1) < 0 ||
         dup2(order->stderr_end, 2) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "dup2 of the standard streams");
+    return true;
+}
+
+static bool take_place(const struct child_order *order, struct error *err)
+{
+    if (!take_streams(order, err))
+        return false;
     /* All is O_CLOEXEC from birth; this is for the one that may be forgotten. */
     if (syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "close_range");
@@ -212,16 +234,31 @@ _Noreturn void child_wait(const struct child_plan *plan, int socket)
     (void)prctl(PR_SET_NAME, CHILD_WAIT_NAME, 0, 0, 0);
     /* A failure is told by the next child, which is made for a command and fails in the same way. */
     if (!prepare(plan, socket, &err) || fd_receive_message(socket, &byte, 1, fds, &count, &err) != 1 ||
-        count <= CHILD_FD_STDERR)
+        count < CHILD_FDS_TERMINAL)
         _exit(126);
     if (!front_init_command_read(fds[CHILD_FD_MEMORY], &command, &memory, &err))
         refuse(fds[CHILD_FD_REFUSAL], &err);
     const struct child_order order = {
         .command = &command,
+        .terminal_end = count == CHILD_FDS_TERMINAL ? fds[CHILD_FD_STDOUT] : -1,
         .stdin_end = count > CHILD_FD_STDIN ? fds[CHILD_FD_STDIN] : -1,
         .stdout_end = fds[CHILD_FD_STDOUT],
-        .stderr_end = fds[CHILD_FD_STDERR],
+        .stderr_end = count > CHILD_FD_STDERR ? fds[CHILD_FD_STDERR] : -1,
         .refusal = fds[CHILD_FD_REFUSAL],
     };
     become(&order);
+}
+
+_Noreturn void child_help(const struct child_plan *plan, int socket)
+{
+    struct error err = {0};
+    (void)prctl(PR_SET_NAME, HELPERS_NAME, 0, 0, 0);
+    if (!prepare(plan, socket, &err)) {
+        helpers_refuse(socket, &err);
+        _exit(126);
+    }
+    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        _exit(126);
+    files_helper_run(socket, root);
 }

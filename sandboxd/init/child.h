@@ -17,6 +17,7 @@ struct child_plan {
 /** What one command is. */
 struct child_order {
     const struct front_init_command *command;
+    int terminal_end;                      /* its standard streams and controlling terminal; -1: it has none, but: */
     int stdin_end, stdout_end, stderr_end; /* stdin_end -1: /dev/null */
     int refusal;                           /* a close-on-exec pipe: gets a struct error, or the end when execve came */
 };
@@ -25,11 +26,17 @@ struct child_order {
  *  arguments, else ERROR_INTERNAL. Allocates nothing. */
 _Noreturn void child_run(const struct child_plan *plan, const struct child_order *order);
 
-/* The descriptors of an order to a child that waits; stdin is left out for /dev/null. */
+/* The descriptors of an order to a child that waits; stdin is left out for /dev/null. A terminal stands in stdout's
+ * place, and is the last. */
 enum child_fd { CHILD_FD_MEMORY, CHILD_FD_REFUSAL, CHILD_FD_STDOUT, CHILD_FD_STDERR, CHILD_FD_STDIN, CHILD_FDS };
+#define CHILD_FDS_TERMINAL (CHILD_FD_STDOUT + 1)
 
-#define CHILD_WAIT_NAME "init-spare" /* as ps shows it */
+#define CHILD_WAIT_NAME    "init-spare" /* as ps shows it */
 
 /** In a child made in advance (spare.h): gives up all rights, then waits on `socket` for one message with these
  *  descriptors, and becomes that command. Leaves when the other end closes. */
 _Noreturn void child_wait(const struct child_plan *plan, int socket);
+
+/** In the child only: gives up all rights as a command does, and serves the front's file operations on `socket`; what goes wrong
+ *  before is told there (helpers.h). */
+_Noreturn void child_help(const struct child_plan *plan, int socket);

@@ -204,10 +204,10 @@ void command_signal(struct command *command, struct init *init, int number)
 
 void command_end_stdin(struct command *command)
 {
-    int *end = &command->streams.kept[FI_FD_STDIN_PIPE];
-    if (*end >= 0)
-        close(*end);
-    *end = -1;
+    if (!command->streams.is_terminal)
+        streams_end_stdin(&command->streams);
+    else if (command->state == COMMAND_ENDED)
+        streams_end_terminal(&command->streams);
 }
 
 void command_forget(struct command *command, struct init *init)

@@ -41,6 +41,7 @@ void command_start(struct init *init, const struct fi_start *message, int memory
 /** The rest of what a front may ask. What does not fit the command's state is ignored. */
 void command_signal(struct command *command, struct init *init, int number);
 void command_kill(struct command *command, struct init *init);
+/** Of a terminal nothing while the command runs; then the whole terminal but its output: the sandbox has few. */
 void command_end_stdin(struct command *command);
 void command_forget(struct command *command, struct init *init);
 

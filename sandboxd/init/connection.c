@@ -2,6 +2,7 @@
 #include "sandboxd/init/connection.h"
 
 #include "sandboxd/init/deadline.h"
+#include "sandboxd/init/helpers.h"
 #include "sandboxd/init/terminate.h"
 
 #include <errno.h>
@@ -71,18 +72,20 @@ static bool send_current(struct init *init)
 
 static bool send_started(struct init *init, struct command *command)
 {
-    const int *kept = command->streams.kept;
-    bool has_stdin = kept[FI_FD_STDIN_PIPE] >= 0;
+    int fds[FI_FDS_MAX];
+    size_t count = streams_list(&command->streams, fds);
     struct front_init_message message = {.type = FI_STARTED};
     struct fi_started *started = &message.as.started;
     memcpy(started->id, command->id, sizeof started->id);
     memcpy(started->title, command->title, sizeof started->title);
-    started->has_stdin = has_stdin;
+    started->has_stdin = streams_have_stdin(&command->streams);
+    started->terminal = command->streams.is_terminal;
+    started->stdin_bytes = command->streams.stdin_bytes;
     started->pid = command->pid;
     started->start_boot_ns = command->start_boot_ns;
     started->start_wall_ms = command->start_wall_ms;
     started->timeout_ms = command->timeout_ms;
-    if (!send_message(init, &message, kept, has_stdin ? FI_FDS : FI_FD_STDIN_PIPE))
+    if (!send_message(init, &message, fds, count))
         return false;
     command->started_told = true;
     return true;
@@ -204,6 +207,8 @@ static void on_message(struct init *init, const struct front_init_message *messa
         deadline_set_hard(init, message->as.deadline.boot_ns);
         return;
     case FI_HELPER:
+        helpers_start(init, fd);
+        return;
     case FI_WELCOME:
     case FI_STARTED:
     case FI_REFUSED:
@@ -230,7 +235,7 @@ static bool take_message(struct init *init)
         drop(init);
         return false;
     }
-    AUTO_FD int fd = count > 0 ? fds[0] : -1; /* START has one, the others none */
+    AUTO_FD int fd = count > 0 ? fds[0] : -1; /* START and HELPER have one, the others none */
     on_message(init, &message, fd);
     return init->connection.fd >= 0;
 }

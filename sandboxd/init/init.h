@@ -32,6 +32,14 @@ struct spare {
     int socket;      /* takes its command; -1: it is gone, but not reaped yet */
 };
 
+#define INIT_HELPERS 64
+
+/** A file helper, see helpers.h. */
+struct init_helper {
+    pid_t pid;       /* 0: it was reaped, its cgroup is not empty yet */
+    uint64_t serial; /* run/e<serial>; 0: there is none */
+};
+
 struct init {
     int epoll;
     int run;         /* the v2 cgroup `run` */
@@ -48,6 +56,8 @@ struct init {
 
     struct spare spare;
     bool spare_due; /* to be made as soon as there is nothing else to do */
+
+    struct init_helper helpers[INIT_HELPERS];
 
     struct command_queue untold; /* what the connected front has not been told; empty without one */
     bool welcome_told, current_told;

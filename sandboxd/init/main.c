@@ -50,7 +50,7 @@ static bool set_up_descriptors(struct error *err)
     return fd_set_nonblocking(INHERIT_FD_LISTEN, err);
 }
 
-/* A command has five descriptors here, so init needs more than its commands do. */
+/* A command has up to seven descriptors here, so init needs more than its commands do. */
 static bool raise_file_limit(struct init *init, struct error *err)
 {
     if (getrlimit(RLIMIT_NOFILE, &init->files) < 0)

@@ -2,6 +2,7 @@
 #include "sandboxd/init/reap.h"
 
 #include "sandboxd/init/command.h"
+#include "sandboxd/init/helpers.h"
 #include "sandboxd/init/spare.h"
 
 #include <errno.h>
@@ -28,7 +29,7 @@ void reap_children(struct init *init)
         struct command *command = command_find_pid(init, pid);
         if (command != NULL)
             command_reaped(command, init, status, &usage);
-        else
+        else if (!helpers_reaped(init, pid))
             spare_reaped(init, pid);
     }
     init->reap_again = true;

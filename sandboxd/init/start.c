@@ -5,6 +5,7 @@
 #include "sandboxd/init/connection.h"
 #include "sandboxd/init/deadline.h"
 #include "sandboxd/init/spare.h"
+#include "sandboxd/init/terminal.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -63,7 +64,7 @@ static struct command *new_command(const char *id)
     struct command *command = memory_new(sizeof *command);
     *command = (struct command){
         .watch = {.fd = -1, .owner = command, .ready = on_refusal_pipe},
-        .streams = {.kept = {-1, -1, -1, -1, -1, -1}, .stdin_end = -1, .stdout_end = -1, .stderr_end = -1},
+        .streams = STREAMS_NONE,
     };
     memcpy(command->id, id, sizeof command->id);
     return command;
@@ -108,6 +109,7 @@ static bool launch(struct init *init, struct command *command, const struct fron
         return false;
     const struct child_order order = {
         .command = what,
+        .terminal_end = command->streams.terminal_end,
         .stdin_end = command->streams.stdin_end,
         .stdout_end = command->streams.stdout_end,
         .stderr_end = command->streams.stderr_end,
@@ -134,8 +136,9 @@ static bool start(struct init *init, const struct fi_start *start, int memory, s
 
     struct command *command = new_command(start->id);
     int limit = init->files_limit - SPARE_FDS;
-    if (!streams_open(&command->streams, start->with_stdin == 1, limit, err) ||
-        !launch(init, command, &what, memory, err)) {
+    bool is_open = start->terminal ? terminal_open(&command->streams, start->columns, start->rows, limit, err)
+                                   : streams_open(&command->streams, start->with_stdin == 1, limit, err);
+    if (!is_open || !launch(init, command, &what, memory, err)) {
         command_free(command, init);
         return false;
     }

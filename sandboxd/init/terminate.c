@@ -5,6 +5,7 @@
 #include "sandboxd/init/command.h"
 #include "sandboxd/init/connection.h"
 #include "sandboxd/init/deadline.h"
+#include "sandboxd/init/helpers.h"
 #include "sandboxd/init/reap.h"
 #include "shared/base/clock.h"
 
@@ -66,6 +67,7 @@ void terminate_clean_up(struct init *init)
         if (init->commands[i]->serial != 0)
             cgroup_remove(init->run, init->commands[i]->serial);
     }
+    helpers_clean_up(init);
     if (init->spare.pid != 0)
         cgroup_remove(init->run, init->spare.serial);
 }

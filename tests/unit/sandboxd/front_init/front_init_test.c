@@ -15,6 +15,8 @@ static struct front_init_message valid(uint32_t type)
     struct front_init_message message = {.type = type};
     if (type == FI_WELCOME)
         message.as.welcome.version = FRONT_INIT_VERSION;
+    else if (type == FI_HELPER)
+        message.as.helper.kind = 1;
     else if (type != FI_CURRENT && type != FI_TERMINATE && type != FI_DEADLINE)
         memcpy(message.as.name.id, "a-Z.0_9", 8);
     if (type == FI_SIGNAL)
@@ -33,7 +35,7 @@ static enum front_init_end sender_of(uint32_t type)
 
 static size_t fds_of(uint32_t type)
 {
-    return type == FI_START ? 1 : type == FI_STARTED ? 4 : 0;
+    return type == FI_START || type == FI_HELPER ? 1 : type == FI_STARTED ? 4 : 0;
 }
 
 static bool passes(const struct front_init_message *message)
@@ -85,16 +87,22 @@ static void test_fields(void)
         CHECK_REFUSED(named[i], memset(message.as.name.id, 'x', FRONT_INIT_ID_BYTES));
     }
     CHECK_REFUSED(FI_START, message.as.start.with_stdin = 2);
-    CHECK_REFUSED(FI_START, message.as.start.reserved[5] = 1);
+    CHECK_REFUSED(FI_START, message.as.start.reserved[0] = 1);
+    CHECK_REFUSED(FI_START, message.as.start.columns = 80); /* of nothing */
+    CHECK_REFUSED(FI_START, message.as.start.terminal = 1); /* without stdin */
     CHECK_REFUSED(FI_SIGNAL, message.as.signal.number = 0);
     CHECK_REFUSED(FI_SIGNAL, message.as.signal.number = 65);
     CHECK_REFUSED(FI_SIGNAL, message.as.signal.number = -1);
     CHECK_REFUSED(FI_SIGNAL, message.as.signal.reserved[0] = 1);
     CHECK_REFUSED(FI_TERMINATE, memset(message.as.terminate.reason, 'x', sizeof message.as.terminate.reason));
-    CHECK_REFUSED(FI_WELCOME, message.as.welcome.version = 2);
+    CHECK_REFUSED(FI_WELCOME, message.as.welcome.version = FRONT_INIT_VERSION - 1);
     CHECK_REFUSED(FI_WELCOME, message.as.welcome.commands = FRONT_INIT_COMMANDS + 1);
     CHECK_REFUSED(FI_STARTED, message.as.started.has_stdin = 1); /* with 4 descriptors */
     CHECK_REFUSED(FI_STARTED, message.as.started.has_stdin = 2);
+    CHECK_REFUSED(FI_STARTED, message.as.started.terminal = 1); /* with 4 descriptors */
+    CHECK_REFUSED(FI_STARTED, message.as.started.terminal = 2);
+    CHECK_REFUSED(FI_STARTED, message.as.started.reserved[0] = 1);
+    CHECK_REFUSED(FI_HELPER, message.as.helper.kind = 2);
     CHECK_REFUSED(FI_STARTED, message.as.started.pid = 0);
     CHECK_REFUSED(FI_STARTED, memset(message.as.started.title, 'x', sizeof message.as.started.title));
     CHECK_REFUSED(FI_STARTED, message.as.started.title[0] = (char)0xff);
@@ -107,6 +115,36 @@ static void test_fields(void)
     CHECK_REFUSED(FI_EXITED, message.as.exited.wait_status = 0x137f); /* stopped, not ended */
 }
 
+/* How many descriptors a start, and a told start, come with. */
+static void test_terminals(void)
+{
+    struct error err;
+    struct front_init_message message = valid(FI_START);
+    struct fi_start *start = &message.as.start;
+    *start = (struct fi_start){.id = "t", .with_stdin = 1, .terminal = 1, .columns = 1, .rows = FRONT_INIT_CELLS_MAX};
+    CHECK(passes(&message));
+    start->rows = FRONT_INIT_CELLS_MAX + 1;
+    CHECK(!passes(&message));
+    start->rows = 0;
+    CHECK(!passes(&message));
+
+    static const struct {
+        uint8_t has_stdin, terminal;
+        size_t fds;
+    } cases[] = {{0, 0, 4}, {1, 0, FI_FDS}, {1, 1, FI_TERMINAL_FDS}, {0, 1, FI_TERMINAL_OVER_FDS}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        message = valid(FI_STARTED);
+        message.as.started.has_stdin = cases[i].has_stdin;
+        message.as.started.terminal = cases[i].terminal;
+        for (size_t fds = 0; fds <= FI_FDS_MAX + 1; fds++)
+            CHECK(front_init_check(&message, front_init_size(FI_STARTED), fds, FI_FROM_INIT, &err) ==
+                  (fds == cases[i].fds));
+        message.as.started.stdin_bytes = 5; /* only of one that was closed */
+        CHECK(front_init_check(&message, front_init_size(FI_STARTED), cases[i].fds, FI_FROM_INIT, &err) ==
+              !cases[i].has_stdin);
+    }
+}
+
 static int open_count(void)
 {
     int count = 0;
@@ -117,7 +155,7 @@ static int open_count(void)
 
 static void test_socket(void)
 {
-    int ends[2], fds[FI_FDS];
+    int ends[2], fds[FI_FDS_MAX];
     size_t count = 9;
     struct error err = {0};
     struct front_init_message message = valid(FI_START), got = {0};
@@ -252,6 +290,7 @@ int main(void)
 {
     test_all_types();
     test_fields();
+    test_terminals();
     test_socket();
     test_command();
     test_command_bounds();

@@ -73,7 +73,10 @@ static void test_descriptors(struct rig *rig)
     CHECK(message.as.started.has_stdin == 1 && message.as.started.pid > 1);
     CHECK_TEXT(message.as.started.title, "/bin/sh -c ls /proc/$$/fd; wc -c");
     for (int i = 0; i < FI_FDS; i++)
-        CHECK(((fcntl(fds[i], F_GETFL) & O_NONBLOCK) != 0) == (i != FI_FD_STDOUT_MEMORY && i != FI_FD_STDERR_MEMORY));
+        CHECK(((fcntl(fds[i], F_GETFL) & O_NONBLOCK) != 0) ==
+              (i != FI_FD_STDOUT_MEMORY && i != FI_FD_STDERR_MEMORY && i != FI_FD_STDIN_MEMORY));
+    CHECK(fcntl(fds[FI_FD_STDOUT_MEMORY], F_GET_SEALS) == (F_SEAL_SHRINK | F_SEAL_SEAL));
+    CHECK(fcntl(fds[FI_FD_STDIN_MEMORY], F_GET_SEALS) == F_SEAL_SHRINK); /* its end is a seal that the front adds */
     CHECK(write(fds[FI_FD_STDIN_PIPE], "12345", 5) == 5);
     close(fds[FI_FD_STDIN_PIPE]); /* not the end: init keeps one */
     char *before = rig_read(fds[FI_FD_STDOUT_PIPE], 6);
@@ -84,8 +87,10 @@ static void test_descriptors(struct rig *rig)
     CHECK(rig_expect(rig, FI_EXITED, "stdin", &message, NULL));
     CHECK(rig_name(rig, FI_EOF, "stdin")); /* again: nothing */
     CHECK(rig_name(rig, FI_FORGET, "stdin"));
-    for (int i = 0; i < FI_FD_STDIN_PIPE; i++)
-        close(fds[i]);
+    for (int i = 0; i < FI_FDS; i++) {
+        if (i != FI_FD_STDIN_PIPE)
+            close(fds[i]);
+    }
     free(before);
     free(after);
 }

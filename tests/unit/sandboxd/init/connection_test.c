@@ -5,9 +5,9 @@
 
 enum { MANY = 1000 };
 
-static void close_all(int fds[static FI_FDS])
+static void close_all(int fds[static FI_FDS_MAX])
 {
-    for (int i = 0; i < FI_FDS; i++) {
+    for (int i = 0; i < FI_FDS_MAX; i++) {
         if (fds[i] >= 0)
             close(fds[i]);
         fds[i] = -1;
@@ -40,8 +40,9 @@ static void test_reconnect(struct rig *rig)
     CHECK(pread(fds[FI_FD_STDOUT_MEMORY], text, sizeof text, 0) == 5 && memcmp(text, "befor", 5) == 0);
     CHECK(ftruncate(fds[FI_FD_STDOUT_MEMORY], 0) < 0); /* no front can cut it */
     CHECK(fallocate(fds[FI_FD_STDOUT_MEMORY], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4) == 0);
-    CHECK(write(fds[FI_FD_STDIN_PIPE], "after", 5) == 5);
-    int ended[FI_FDS];
+    CHECK(pwrite(fds[FI_FD_STDIN_MEMORY], "after", 5, 0) == 5);
+    CHECK(splice(fds[FI_FD_STDIN_MEMORY], NULL, fds[FI_FD_STDIN_PIPE], NULL, 5, 0) == 5);
+    int ended[FI_FDS_MAX];
     CHECK(rig_expect(rig, FI_STARTED, "ended", &message, ended));
     CHECK(rig_expect(rig, FI_EXITED, "ended", &message, NULL));
     CHECK(WEXITSTATUS(message.as.exited.wait_status) == 9);
@@ -63,6 +64,7 @@ static void test_reconnect(struct rig *rig)
 
     rig_connect(rig); /* stdin was closed meanwhile: four descriptors */
     CHECK(rig_expect(rig, FI_STARTED, "running", &message, NULL) && message.as.started.has_stdin == 0);
+    CHECK(message.as.started.stdin_bytes == 5);
     CHECK(rig_expect(rig, FI_CURRENT, "", &message, NULL));
     CHECK(rig_name(rig, FI_FORGET, "running") && rig_name(rig, FI_FORGET, "ended"));
 }
@@ -191,7 +193,7 @@ static void test_many(struct rig *rig)
 {
     struct front_init_message message;
     char name[32], truth[] = "/bin/true", *arguments[] = {truth, NULL};
-    int exited = 0, started = 0, fds[FI_FDS];
+    int exited = 0, started = 0, fds[FI_FDS_MAX];
     bool current = false;
     size_t count;
     uint64_t begin = clock_monotonic_ns();
@@ -255,7 +257,7 @@ static void test_slow_front(struct rig *rig)
         sent++;
     }
     CHECK(sent > 50 && sent < 1000);
-    int ends = 0, fds[FI_FDS];
+    int ends = 0, fds[FI_FDS_MAX];
     size_t count;
     while (ends < sent && rig_receive(rig, &message, fds, &count) == 1) {
         for (size_t i = 0; i < count; i++)

@@ -23,7 +23,7 @@ static UNUSED void rig_connect(struct rig *rig)
 }
 
 /** The next message within RIG_PATIENCE_MS: 1, 0 the end, -1 none or a bad one. The descriptors are the caller's. */
-static UNUSED int rig_receive(struct rig *rig, struct front_init_message *message, int fds[static FI_FDS],
+static UNUSED int rig_receive(struct rig *rig, struct front_init_message *message, int fds[static FI_FDS_MAX],
                               size_t *count)
 {
     struct pollfd wait = {.fd = rig->connection, .events = POLLIN};
@@ -45,12 +45,13 @@ static const char *rig_id(const struct front_init_message *message)
     return message->type == FI_WELCOME || message->type == FI_CURRENT ? "" : message->as.name.id;
 }
 
-/** Skips to the message of that type (0: any) and id. False when the connection ends first. `fds` NULL: closed. */
+/** Skips to the message of that type (0: any) and id. False when the connection ends first. `fds` (FI_FDS_MAX, -1 where
+ *  there are fewer) NULL: closed. */
 static UNUSED bool rig_expect(struct rig *rig, uint32_t type, const char *id, struct front_init_message *message,
                               int *fds)
 {
     for (;;) {
-        int got[FI_FDS];
+        int got[FI_FDS_MAX];
         size_t count;
         if (rig_receive(rig, message, got, &count) != 1)
             return false;
@@ -61,8 +62,8 @@ static UNUSED bool rig_expect(struct rig *rig, uint32_t type, const char *id, st
             else
                 close(got[i]);
         }
-        if (found && fds && count == FI_FDS - 1)
-            fds[FI_FD_STDIN_PIPE] = -1;
+        for (size_t i = count; i < FI_FDS_MAX && found && fds; i++)
+            fds[i] = -1;
         if (found)
             return true;
     }
@@ -81,6 +82,7 @@ struct rig_start {
     const char *cwd;        /* NULL: / */
     char *const *variables; /* NULL: PATH */
     int with_stdin;
+    uint16_t columns, rows; /* of a terminal; 0: none */
     uint64_t timeout_ms;
 };
 
@@ -93,7 +95,10 @@ static UNUSED bool rig_start(struct rig *rig, const char *id, const struct rig_s
     struct error err = {0};
     command.variables = how && how->variables ? how->variables : variables;
     snprintf(message.as.start.id, sizeof message.as.start.id, "%s", id);
-    message.as.start.with_stdin = how && how->with_stdin;
+    message.as.start.terminal = how && how->columns > 0;
+    message.as.start.with_stdin = how && (how->with_stdin || how->columns > 0);
+    message.as.start.columns = how ? how->columns : 0;
+    message.as.start.rows = how ? how->rows : 0;
     message.as.start.timeout_ms = how ? how->timeout_ms : 0;
     int fd = front_init_command_seal(&command, &err);
     if (fd < 0)
@@ -164,7 +169,7 @@ static UNUSED struct rig_result rig_run(struct rig *rig, const char *id, const s
 {
     struct rig_result result = {0};
     struct front_init_message message = {0};
-    int fds[FI_FDS_MAX] = {-1, -1, -1, -1, -1};
+    int fds[FI_FDS_MAX] = {-1, -1, -1, -1, -1, -1, -1};
     CHECK(rig_start_shell(rig, id, how, script));
     CHECK(rig_expect(rig, 0, id, &message, fds));
     if (message.type == FI_REFUSED) {
@@ -176,7 +181,7 @@ static UNUSED struct rig_result rig_run(struct rig *rig, const char *id, const s
         result.exited = message.as.exited;
         CHECK(rig_name(rig, FI_FORGET, id));
     }
-    for (int i = 0; i < FI_FDS; i++) {
+    for (int i = 0; i < FI_FDS_MAX; i++) {
         if (fds[i] >= 0)
             close(fds[i]);
     }
