@@ -146,11 +146,22 @@ static json_t *valid_text(const char *text)
     return json_stringn(text, text_utf8_prefix(text, strlen(text)));
 }
 
+void events_put_terminal(json_t *object, const struct process_view *view)
+{
+    json_object_set_new(object, "tty", json_boolean(view->terminal));
+    if (view->terminal) {
+        json_object_set_new(object, "cols", json_integer(view->columns));
+        json_object_set_new(object, "rows", json_integer(view->rows));
+    }
+    json_object_set_new(object, "stdin_offset", json_integer((json_int_t)view->stdin_offset));
+}
+
 void events_started(struct text *to, enum http_framing framing, const struct process_view *view)
 {
     json_t *object = json_object();
     json_object_set_new(object, "id", valid_text(view->id));
     json_object_set_new(object, "pid", json_integer(view->pid));
+    events_put_terminal(object, view);
     append_object(to, framing, "started", object);
 }
 
@@ -208,6 +219,7 @@ json_t *events_process(const struct process_view *view)
     json_object_set_new(object, "command", valid_text(view->title));
     json_object_set_new(object, "state", json_string(view->ended ? "ended" : "running"));
     json_object_set_new(object, "stdin", json_string(view->stdin_open ? "open" : "closed"));
+    events_put_terminal(object, view);
     json_object_set_new(object, "started_at", time_text(view->started_ms));
     if (view->timeout_ms)
         json_object_set_new(object, "timeout", json_real((double)view->timeout_ms / 1000.0));

@@ -30,6 +30,9 @@ void events_exit(struct text *to, enum http_framing framing, const struct proces
 void events_error(struct text *to, enum http_framing framing, const struct error *err);
 void events_keepalive(struct text *to, enum http_framing framing);
 
+/** Puts tty, cols and rows (of a terminal) and stdin_offset into an object. */
+void events_put_terminal(json_t *object, const struct process_view *view);
+
 /** Puts exit_code, signal, oom, timed_out and usage into an object. */
 void events_put_end(json_t *object, const struct process_end *end);
 

@@ -1,4 +1,5 @@
-/** exec_request.h - the body of `POST /exec` (protocol.md, 5): JSON into a command, every field checked. */
+/** exec_request.h - the body of `POST /exec` (protocol.md, 5), and the frame `start` of a WebSocket, which has fewer
+ *  fields: JSON into a command, every field checked. */
 #pragma once
 
 #include "sandboxd/sandbox/command.h"
@@ -17,3 +18,15 @@ struct exec_request {
 
 /** ERROR_INVALID names the field and what is allowed; nothing is written then. */
 bool exec_request_parse(struct exec_request *request, const json_t *body, struct error *err) MUST_USE;
+
+struct exec_frame {
+    struct command *command; /* the caller's */
+    bool binary, acks;       /* `bin`, `ack` */
+};
+
+/** A frame `start`: with neither cmd nor argv it is a login shell; tty is true unless the frame says no, stdin stays
+ *  open. Errors as above. */
+bool exec_request_parse_frame(struct exec_frame *frame, const json_t *body, struct error *err) MUST_USE;
+
+/** Columns or rows, 1..FRONT_INIT_CELLS_MAX; ERROR_INVALID names the field. */
+bool exec_request_cells(const json_t *value, const char *name, unsigned *cells, struct error *err) MUST_USE;

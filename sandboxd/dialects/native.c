@@ -6,6 +6,7 @@
 #include "sandboxd/dialects/info.h"
 #include "sandboxd/dialects/output_reply.h"
 #include "sandboxd/dialects/plane.h"
+#include "sandboxd/dialects/raw_reply.h"
 #include "shared/base/text.h"
 
 #include <string.h>
@@ -85,17 +86,39 @@ static void answer_empty(void *cookie, const struct verb_answer *answer)
         http_reply_empty(request, 204);
 }
 
+static void reply_list(struct http_request *request, const char *name, const struct verb_answer *answer,
+                       bool terminals_only)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < answer->count; i++)
+        if (answer->views[i].terminal || !terminals_only)
+            json_array_append_new(list, events_process(&answer->views[i]));
+    json_t *object = json_object();
+    json_object_set_new(object, name, list);
+    http_reply_json(request, 200, object);
+}
+
 static void answer_list(void *cookie, const struct verb_answer *answer)
 {
     struct http_request *request = find_waiting(cookie, answer);
-    if (!request)
-        return;
-    json_t *list = json_array();
-    for (size_t i = 0; i < answer->count; i++)
-        json_array_append_new(list, events_process(&answer->views[i]));
-    json_t *object = json_object();
-    json_object_set_new(object, "processes", list);
-    http_reply_json(request, 200, object);
+    if (request)
+        reply_list(request, "processes", answer, false);
+}
+
+static void answer_terminals(void *cookie, const struct verb_answer *answer)
+{
+    struct http_request *request = find_waiting(cookie, answer);
+    if (request)
+        reply_list(request, "terminals", answer, true);
+}
+
+static void answer_input(void *cookie, const struct verb_answer *answer)
+{
+    struct http_request *request = find_waiting(cookie, answer);
+    if (request)
+        http_reply_json(
+            request, 200,
+            json_pack("{s:I}", "stdin_offset", (json_int_t)(answer->count == 1 ? answer->views[0].stdin_offset : 0)));
 }
 
 static void answer_one(void *cookie, const struct verb_answer *answer)
@@ -117,6 +140,12 @@ static struct process_call call_of(struct http_request *request,
 static void handle_list(struct http_request *request)
 {
     struct process_call call = call_of(request, answer_list);
+    process_list(plane_of(request)->sandboxes, &call);
+}
+
+static void handle_terminals(struct http_request *request)
+{
+    struct process_call call = call_of(request, answer_terminals);
     process_list(plane_of(request)->sandboxes, &call);
 }
 
@@ -178,24 +207,6 @@ static bool parse_switch(const struct http_request *request, const char *name, b
     return true;
 }
 
-static void handle_stdin(struct http_request *request)
-{
-    struct error err = {0};
-    bool eof = false;
-    if (!parse_switch(request, "eof", &eof, &err)) {
-        http_reply_error(request, &err);
-        return;
-    }
-    size_t size = 0;
-    const char *body = http_request_body(request, &size);
-    AUTO_FREE char *origin = plane_origin(request);
-    struct process_call call = call_of(request, answer_empty);
-    call.origin = origin;
-    process_write(plane_of(request)->sandboxes, &call, body ? body : "", size, PROCESS_OFFSET_NONE, eof);
-}
-
-/* ---- output ---- */
-
 static bool parse_offset(const struct http_request *request, const char *name, uint64_t *offset, struct error *err)
 {
     const char *text = http_request_query(request, name);
@@ -204,23 +215,104 @@ static bool parse_offset(const struct http_request *request, const char *name, u
     return true;
 }
 
-static void handle_output(struct http_request *request)
+static void handle_stdin(struct http_request *request)
 {
     struct error err = {0};
-    bool follow = false;
-    struct output_reply_plan plan = {.framing = accepts_sse(request) ? HTTP_SSE : HTTP_NDJSON,
-                                     .mode = FOLLOWER_WATCHER,
-                                     .expires_s = caller_of(request)->claims.expires_at};
-    if (!parse_offset(request, "stdout_offset", &plan.offsets[OUTPUT_STDOUT], &err) ||
-        !parse_offset(request, "stderr_offset", &plan.offsets[OUTPUT_STDERR], &err) ||
-        !parse_switch(request, "follow", &follow, &err)) {
+    bool eof = false;
+    uint64_t offset = PROCESS_OFFSET_NONE;
+    if (!parse_switch(request, "eof", &eof, &err) || !parse_offset(request, "offset", &offset, &err)) {
         http_reply_error(request, &err);
         return;
     }
-    plan.kind = follow ? OUTPUT_REPLY_STREAM : OUTPUT_REPLY_SNAPSHOT;
-    struct output_reply *reply = output_reply_new(request, &plan);
+    size_t size = 0;
+    const char *body = http_request_body(request, &size);
+    AUTO_FREE char *origin = plane_origin(request);
+    struct process_call call = call_of(request, answer_input);
+    call.origin = origin;
+    process_write(plane_of(request)->sandboxes, &call, body ? body : "", size, offset, eof);
+}
+
+static bool parse_size(const json_t *body, unsigned *columns, unsigned *rows, struct error *err)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach ((json_t *)(uintptr_t)body, name, value) {
+        if (strcmp(name, "cols") != 0 && strcmp(name, "rows") != 0)
+            return error_set(err, ERROR_INVALID, "unknown field \"%.64s\"", name);
+    }
+    return exec_request_cells(json_object_get(body, "cols"), "cols", columns, err) &&
+           exec_request_cells(json_object_get(body, "rows"), "rows", rows, err);
+}
+
+static void handle_resize(struct http_request *request)
+{
+    struct error err = {0};
+    unsigned columns = 0, rows = 0;
+    json_t *body = http_request_json(request, &err);
+    bool parsed = body && parse_size(body, &columns, &rows, &err);
+    json_decref(body);
+    if (!parsed) {
+        http_reply_error(request, &err);
+        return;
+    }
+    struct process_call call = call_of(request, answer_empty);
+    process_resize(plane_of(request)->sandboxes, &call, columns, rows);
+}
+
+/* ---- output ---- */
+
+static void follow_raw(struct http_request *request, const struct raw_reply_plan *plan)
+{
+    struct raw_reply *reply = raw_reply_new(request, plan);
+    process_follow(plane_of(request)->sandboxes, sandbox_of(request), http_request_parameter(request, "id"),
+                   raw_reply_follower(reply));
+}
+
+static void follow_events(struct http_request *request, const struct output_reply_plan *plan)
+{
+    struct output_reply *reply = output_reply_new(request, plan);
     process_follow(plane_of(request)->sandboxes, sandbox_of(request), http_request_parameter(request, "id"),
                    output_reply_follower(reply));
+}
+
+/* `raw`: the name of a stream, or missing. */
+static bool parse_raw(const struct http_request *request, const char **name, enum output_stream *stream,
+                      struct error *err)
+{
+    *name = http_request_query(request, "raw");
+    *stream = text_equal(*name, "stderr") ? OUTPUT_STDERR : OUTPUT_STDOUT;
+    if (*name && !text_equal(*name, output_stream_name(*stream)))
+        return error_set(err, ERROR_INVALID, "raw: stdout or stderr");
+    return true;
+}
+
+static void handle_output(struct http_request *request)
+{
+    struct error err = {0};
+    bool follows = false, drives = false;
+    const char *raw = NULL;
+    enum output_stream stream;
+    uint64_t offsets[OUTPUT_STREAMS] = {0};
+    if (!parse_offset(request, "stdout_offset", &offsets[OUTPUT_STDOUT], &err) ||
+        !parse_offset(request, "stderr_offset", &offsets[OUTPUT_STDERR], &err) ||
+        !parse_switch(request, "follow", &follows, &err) || !parse_switch(request, "drive", &drives, &err) ||
+        !parse_raw(request, &raw, &stream, &err)) {
+        http_reply_error(request, &err);
+        return;
+    }
+    int64_t expires_s = caller_of(request)->claims.expires_at;
+    if (raw) {
+        struct raw_reply_plan plan = {
+            .stream = stream, .offset = offsets[stream], .follows = follows, .drives = drives, .expires_s = expires_s};
+        follow_raw(request, &plan);
+        return;
+    }
+    struct output_reply_plan plan = {.kind = follows ? OUTPUT_REPLY_STREAM : OUTPUT_REPLY_SNAPSHOT,
+                                     .framing = accepts_sse(request) ? HTTP_SSE : HTTP_NDJSON,
+                                     .mode = drives ? FOLLOWER_DRIVER : FOLLOWER_WATCHER,
+                                     .expires_s = expires_s};
+    memcpy(plan.offsets, offsets, sizeof plan.offsets);
+    follow_events(request, &plan);
 }
 
 /* ---- info ---- */
@@ -253,6 +345,8 @@ static const struct http_route ROUTES[] = {
     {"DELETE", "/s/{sandbox}/processes/{id}", CAPABILITY, "process", 0, handle_kill},
     {"GET", "/s/{sandbox}/processes/{id}/output", CAPABILITY, "process", 0, handle_output},
     {"POST", "/s/{sandbox}/processes/{id}/stdin", CAPABILITY, "process", BODY_BYTES, handle_stdin},
+    {"POST", "/s/{sandbox}/processes/{id}/resize", CAPABILITY, "process", SMALL_BODY_BYTES, handle_resize},
+    {"GET", "/s/{sandbox}/terminals", CAPABILITY, "shell:ro", 0, handle_terminals},
     {"POST", "/s/{sandbox}/processes/{id}/signal", CAPABILITY, "process", SMALL_BODY_BYTES, handle_signal},
     {"GET", "/s/{sandbox}/info", CAPABILITY, "", 0, handle_info},
     {"GET", "/healthz", 0, NULL, 0, handle_health},

@@ -144,7 +144,7 @@ static bool handle_destroy(struct http_request *request, const json_t *message, 
 {
     const char *id = json_string_value(json_object_get(message, "id"));
     const char *reason = json_string_value(json_object_get(message, "reason"));
-    if (!id || !reason || strlen(id) >= FRONT_LAUNCHER_ID_BYTES || strlen(reason) >= FRONT_LAUNCHER_NAME_BYTES)
+    if (!id || !reason || strlen(id) >= FRONT_LAUNCHER_ID_BYTES)
         return error_set(err, ERROR_INVALID, "destroy: id and reason are needed");
     log_info("node", "destroy sandbox=%s reason=%s", id, reason);
     sandboxes_destroy(plane_of(request)->sandboxes, id, reason);

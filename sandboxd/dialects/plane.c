@@ -2,9 +2,11 @@
  * wanted it. */
 #include "sandboxd/dialects/plane.h"
 
+#include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
+#include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,9 +73,85 @@ static struct spool_record make_record(char *origin)
 
 /* ---- requests ---- */
 
+/* What may be told of a token whose MAC has not held: nothing that it says. */
+static void name_token(const char *token, char to[static 16])
+{
+    uint8_t hash[crypto_generichash_BYTES_MIN];
+    char hex[9] = "";
+    if (token) {
+        crypto_generichash(hash, sizeof hash, (const uint8_t *)token, strlen(token), NULL, 0);
+        text_hex(hex, hash, 4);
+    }
+    snprintf(to, 16, "%s%s", token ? "bad:" : "none", hex);
+}
+
+static void describe_refusal(const struct http_request *request, bool is_known, const struct plane_refusal *refusal,
+                             char to[static SPOOL_DETAIL_MAX])
+{
+    const struct http_route *route = http_request_route(request);
+    const char *named = http_request_parameter(request, "sandbox"), *what = refusal->what;
+    if (is_known) {
+        snprintf(to, SPOOL_DETAIL_MAX, "reason=%s route=%s %s%s%s", refusal->reason, route->method, route->path,
+                 what ? " " : "", what ? what : "");
+        return;
+    }
+    char token[16];
+    name_token(refusal->token ? refusal->token : http_request_credential(request), token);
+    snprintf(to, SPOOL_DETAIL_MAX, "reason=%s token=%s named=%.63s route=%s %s", refusal->reason, token,
+             named ? named : "-", route->method, route->path);
+}
+
+void plane_record_refusal(const struct http_request *request, const struct capability_claims *claims,
+                          const struct plane_refusal *refusal, const struct error *err)
+{
+    struct spool_record record = {.action = refusal->action,
+                                  .outcome = "refused",
+                                  .status = error_http_status(err->kind),
+                                  .remote = http_request_remote(request),
+                                  .request_id = http_request_id(request)};
+    char scope[SCOPE_TEXT_BYTES] = "", links[CAPABILITY_LINKS_TEXT_BYTES] = "", detail[SPOOL_DETAIL_MAX];
+    if (claims) {
+        capability_links_format(claims, links);
+        scope_format(&claims->scopes, scope);
+        record.principal = claims->principal;
+        record.actor = claims->actor;
+        record.thread_id = claims->thread_id;
+        record.sandbox_id = claims->sandbox_id;
+        record.lease = claims->lease;
+        record.jti = claims->jti;
+    }
+    describe_refusal(request, claims != NULL, refusal, detail);
+    record.links = links;
+    record.scope = scope;
+    record.detail = detail;
+    spool_refusal(plane_of(request)->spool, &record);
+}
+
+/* The identity of a request during which its sandbox counts as used. */
+struct staying {
+    struct caller caller; /* first: it is the identity's shape */
+    struct registry *registry;
+};
+
+static void staying_free(void *identity)
+{
+    struct staying *staying = identity;
+    registry_detach(staying->registry, staying->caller.claims.sandbox_id, clock_wall_ms());
+    free(staying);
+}
+
+void plane_stay(struct http_request *request)
+{
+    struct staying *staying = memory_new(sizeof *staying);
+    staying->caller = *caller_of(request);
+    staying->registry = sandboxes_registry(plane_of(request)->sandboxes);
+    registry_attach(staying->registry, staying->caller.claims.sandbox_id);
+    http_request_set_identity(request, staying, staying_free, staying->caller.claims.jti);
+}
+
 bool plane_audit(const struct http_request *request, struct error *err, const char *action, const char *detail, ...)
 {
-    char text[1024];
+    char text[SPOOL_DETAIL_MAX];
     va_list list;
     va_start(list, detail);
     (void)vsnprintf(text, sizeof text, detail, list);
@@ -106,7 +184,7 @@ bool plane_command_starts(void *context, const struct process_deed *deed, struct
     AUTO_FREE char *origin = memory_string(deed->origin);
     struct spool_record record = make_record(origin);
     describe_start(plane, deed, detail, sizeof detail);
-    record.action = "exec";
+    record.action = deed->command->terminal ? "terminal" : "exec";
     record.sandbox_id = deed->sandbox_id;
     record.detail = detail;
     return spool_add(plane->spool, &record, err);

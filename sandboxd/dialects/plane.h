@@ -18,6 +18,10 @@ struct plane {
     bool omit_argv;              /* of records of commands (audit_argv) */
     void (*beat)(void *context); /* a heartbeat is to go at once; any thread */
     void *beat_context;
+    /** Judges a token that came behind the head, on a route that takes HTTP_LATER, as one in the head would have been,
+     *  and makes its claims the request's identity. With an identity there already it must be of the same sandbox,
+     *  principal and lease: FORBIDDEN. Else as authorize (front/authorize.h); refusals are in the spool then. */
+    bool (*judge)(struct http_request *request, const char *token, struct error *err);
 };
 
 /** The identity that authorisation sets on a request of a route with a scope. */
@@ -40,6 +44,20 @@ static inline const struct caller *caller_of(const struct http_request *request)
  * pairs. False: it could not be; then the deed must not be done, and DISK_FULL is what the client is told. */
 bool plane_audit(const struct http_request *request, struct error *err, const char *action, const char *detail, ...)
     __attribute__((format(printf, 4, 5))) MUST_USE;
+
+struct plane_refusal {
+    const char *action, *reason; /* "refuse", "stream.cut"; one word each */
+    const char *what;            /* key=value pairs; may be NULL */
+    const char *token;           /* one that came behind the head; NULL: the head's */
+};
+
+/** Into the spool: a request is refused, or its stream cut, with the error that the client sees. `claims` NULL: the
+ *  token's MAC has not held. */
+void plane_record_refusal(const struct http_request *request, const struct capability_claims *claims,
+                          const struct plane_refusal *refusal, const struct error *err);
+
+/** The sandbox counts as used until the request ends, however long its reply takes. */
+void plane_stay(struct http_request *request);
 
 /** Who asks, as the origin of a command (process_deed). The caller frees. */
 char *plane_origin(const struct http_request *request) MUST_USE;

@@ -5,84 +5,39 @@
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
-#include <sodium.h>
 #include <string.h>
 
 static const int64_t CONTACT_MS = 3600 * INT64_C(1000); /* long-lived tokens hold for so long without a negotiator */
 
 /* ---- the spool ---- */
 
-static struct spool_record make_record(const struct http_request *request, const struct capability_claims *claims)
-{
-    struct spool_record record = {.remote = http_request_remote(request), .request_id = http_request_id(request)};
-    if (!claims)
-        return record;
-    record.principal = claims->principal;
-    record.actor = claims->actor;
-    record.thread_id = claims->thread_id;
-    record.sandbox_id = claims->sandbox_id;
-    record.lease = claims->lease;
-    record.jti = claims->jti;
-    return record;
-}
-
-/* What may be told of a token whose MAC has not held: nothing that it says. */
-static void name_token(const struct http_request *request, char to[static 16])
-{
-    const char *token = http_request_credential(request);
-    uint8_t hash[crypto_generichash_BYTES_MIN];
-    char hex[9] = "";
-    if (token) {
-        crypto_generichash(hash, sizeof hash, (const uint8_t *)token, strlen(token), NULL, 0);
-        text_hex(hex, hash, 4);
-    }
-    snprintf(to, 16, "%s%s", token ? "bad:" : "none", hex);
-}
-
-void authorize_record_refusal(const struct http_request *request, const struct capability_claims *claims,
-                              const char *action, const char *reason, const struct error *err)
-{
-    struct spool_record record = make_record(request, claims);
-    const struct http_route *route = http_request_route(request);
-    const char *named = http_request_parameter(request, "sandbox");
-    char token[16] = "", scope[SCOPE_TEXT_BYTES] = "", links[CAPABILITY_LINKS_TEXT_BYTES] = "", detail[640];
-    if (claims) {
-        capability_links_format(claims, links);
-        scope_format(&claims->scopes, scope);
-        snprintf(detail, sizeof detail, "reason=%s route=%s %s", reason, route->method, route->path);
-    } else {
-        name_token(request, token);
-        snprintf(detail, sizeof detail, "reason=%s token=%s named=%.63s route=%s %s", reason, token,
-                 named ? named : "-", route->method, route->path);
-    }
-    record.action = action;
-    record.outcome = "refused";
-    record.status = error_http_status(err->kind);
-    record.links = links;
-    record.scope = scope;
-    record.detail = detail;
-    spool_refusal(plane_of(request)->spool, &record);
-}
-
 static void record_read(const struct http_request *request, const struct http_route *route,
                         const struct capability_claims *claims)
 {
     if (strcmp(route->method, "GET") != 0)
         return;
-    struct spool_record record = make_record(request, claims);
     char links[CAPABILITY_LINKS_TEXT_BYTES];
     capability_links_format(claims, links);
-    record.action = "read";
-    record.outcome = "ok";
-    record.links = links;
-    record.detail = route->path;
+    struct spool_record record = {.action = "read",
+                                  .outcome = "ok",
+                                  .principal = claims->principal,
+                                  .actor = claims->actor,
+                                  .thread_id = claims->thread_id,
+                                  .sandbox_id = claims->sandbox_id,
+                                  .lease = claims->lease,
+                                  .jti = claims->jti,
+                                  .links = links,
+                                  .remote = http_request_remote(request),
+                                  .request_id = http_request_id(request),
+                                  .detail = route->path};
     spool_read(plane_of(request)->spool, &record);
 }
 
 static bool refuse(const struct http_request *request, const struct capability_claims *claims, const char *reason,
                    const struct error *err)
 {
-    authorize_record_refusal(request, claims, "refuse", reason, err);
+    struct plane_refusal refusal = {.action = "refuse", .reason = reason};
+    plane_record_refusal(request, claims, &refusal, err);
     return false;
 }
 
@@ -120,10 +75,23 @@ static bool check_state(const struct http_request *request, const struct capabil
     return true;
 }
 
+/* `needs`: one scope, or several with a | between. */
+static bool allows_any(const struct scope_set *set, const char *needs)
+{
+    while (*needs) {
+        char one[SCOPE_ATOM_BYTES];
+        size_t length = strcspn(needs, "|");
+        if (text_format(one, sizeof one, "%.*s", (int)length, needs) && scope_allows(set, one))
+            return true;
+        needs += length + (needs[length] == '|');
+    }
+    return false;
+}
+
 static bool check_scope(const struct http_request *request, const struct capability_claims *claims,
                         const struct http_route *route, struct error *err)
 {
-    if (scope_allows(&claims->scopes, route->needs))
+    if (!*route->needs || allows_any(&claims->scopes, route->needs))
         return true;
     char granted[SCOPE_TEXT_BYTES];
     scope_format(&claims->scopes, granted);
@@ -132,7 +100,7 @@ static bool check_scope(const struct http_request *request, const struct capabil
     return refuse(request, claims, capability_refusal_name(CAPABILITY_SCOPE_MISSING), err);
 }
 
-/* ---- the first look, when the head is there ---- */
+/* ---- a token on its own ---- */
 
 /* The sandbox whose key must have made the token; false when the request names none. */
 static bool find_addressed(const struct http_request *request, const char *token,
@@ -158,7 +126,9 @@ static bool refuse_token(const struct http_request *request, const char *token, 
     AUTO_FREE struct capability_claims *claims = memory_new(sizeof *claims);
     struct error ignored = {0};
     bool is_telling = refusal >= CAPABILITY_WRONG_ISSUER && capability_decode(claims, token, strlen(token), &ignored);
-    return refuse(request, is_telling ? claims : NULL, capability_refusal_name(refusal), err);
+    struct plane_refusal told = {.action = "refuse", .reason = capability_refusal_name(refusal), .token = token};
+    plane_record_refusal(request, is_telling ? claims : NULL, &told, err);
+    return false;
 }
 
 static bool verify(struct http_request *request, const char *token, struct caller *caller, struct registry_view *view,
@@ -188,6 +158,30 @@ static bool verify(struct http_request *request, const char *token, struct calle
     return true;
 }
 
+/* NULL: refused. The caller's. */
+static struct caller *judge(struct http_request *request, const char *token, struct error *err)
+{
+    const struct http_route *route = http_request_route(request);
+    AUTO_REGISTRY_VIEW view = {0};
+    AUTO_FREE struct caller *caller = memory_new(sizeof *caller);
+    caller->judged_ms = clock_wall_ms();
+    if (!verify(request, token, caller, &view, err) ||
+        !check_state(request, &caller->claims, &view, caller->judged_ms, err) ||
+        !check_scope(request, &caller->claims, route, err))
+        return NULL;
+    registry_touch(sandboxes_registry(plane_of(request)->sandboxes), caller->claims.sandbox_id, caller->judged_ms);
+    return TAKE(caller);
+}
+
+static void set_caller(struct http_request *request, struct caller *caller)
+{
+    char jti[CAPABILITY_ID_BYTES];
+    memcpy(jti, caller->claims.jti, sizeof jti);
+    http_request_set_identity(request, caller, free, jti);
+}
+
+/* ---- the first look, when the head is there ---- */
+
 static bool look_first(struct http_request *request, const struct http_route *route, struct error *err)
 {
     const char *token = http_request_credential(request);
@@ -195,18 +189,33 @@ static bool look_first(struct http_request *request, const struct http_route *ro
         error_set(err, ERROR_UNAUTHENTICATED, "a capability is needed: Authorization: Bearer <token>");
         return refuse(request, NULL, "no_token", err);
     }
-    AUTO_REGISTRY_VIEW view = {0};
-    AUTO_FREE struct caller *caller = memory_new(sizeof *caller);
-    caller->judged_ms = clock_wall_ms();
-    if (!verify(request, token, caller, &view, err) ||
-        !check_state(request, &caller->claims, &view, caller->judged_ms, err) ||
-        !check_scope(request, &caller->claims, route, err))
+    struct caller *caller = judge(request, token, err);
+    if (!caller)
         return false;
-    registry_touch(sandboxes_registry(plane_of(request)->sandboxes), caller->claims.sandbox_id, caller->judged_ms);
     record_read(request, route, &caller->claims);
-    char jti[CAPABILITY_ID_BYTES];
-    memcpy(jti, caller->claims.jti, sizeof jti);
-    http_request_set_identity(request, TAKE(caller), free, jti);
+    set_caller(request, caller);
+    return true;
+}
+
+/* ---- a token behind the head ---- */
+
+static bool continues(const struct capability_claims *claims, const struct capability_claims *before)
+{
+    return strcmp(claims->sandbox_id, before->sandbox_id) == 0 && strcmp(claims->principal, before->principal) == 0 &&
+           strcmp(claims->lease, before->lease) == 0;
+}
+
+bool authorize_late(struct http_request *request, const char *token, struct error *err)
+{
+    const struct caller *before = caller_of(request);
+    AUTO_FREE struct caller *caller = judge(request, token, err);
+    if (!caller)
+        return false;
+    if (before && !continues(&caller->claims, &before->claims)) {
+        error_set(err, ERROR_FORBIDDEN, "the token is not of the same sandbox, principal and lease as the one before");
+        return refuse(request, &caller->claims, "not_the_same", err);
+    }
+    set_caller(request, TAKE(caller));
     return true;
 }
 

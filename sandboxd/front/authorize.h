@@ -18,13 +18,12 @@ struct authorize_context {
 
 /** For http_server_options.authorize. Sets a struct caller as the request's identity. UNAUTHENTICATED and TOKEN_EXPIRED
  *  as capability_verify says; TOKEN_REVOKED by a mark; GONE with the reason for a valid token of an ended sandbox;
- *  CAPABILITY_DENIED names the scope. Refusals and reads go into the audit spool. */
+ *  CAPABILITY_DENIED names the scope; a route's `needs` may name several with a | between, of which one is enough.
+ *  Refusals and reads go into the audit spool. */
 bool authorize(struct http_request *request, const struct http_route *route, struct error *err) MUST_USE;
+
+/** For plane.judge. */
+bool authorize_late(struct http_request *request, const char *token, struct error *err) MUST_USE;
 
 /** TOKEN_REVOKED and its sentence; false. */
 bool authorize_set_revoked(struct error *err);
-
-/** Into the spool: `action` was refused, or ended, for `reason`, with the error that the client sees. `claims` NULL:
- * the token's MAC has not held. */
-void authorize_record_refusal(const struct http_request *request, const struct capability_claims *claims,
-                              const char *action, const char *reason, const struct error *err);

@@ -1,8 +1,10 @@
 /* front.c - start-up: give up all rights, read the journal, meet the launcher, serve until told to stop. */
 #include "sandboxd/front/front.h"
 
+#include "sandboxd/dialects/files.h"
 #include "sandboxd/dialects/native.h"
 #include "sandboxd/dialects/node.h"
+#include "sandboxd/dialects/socket.h"
 #include "sandboxd/front/authorize.h"
 #include "sandboxd/front/heartbeat.h"
 #include "sandboxd/front/ship.h"
@@ -45,14 +47,20 @@ struct front {
 
 /* ---- routes ---- */
 
+static const struct http_route *(*const DIALECTS[])(size_t *count) = {native_routes, files_routes, socket_routes,
+                                                                             node_routes};
+
 static struct http_route *collect_routes(size_t *count)
 {
-    size_t native_count, node_count;
-    const struct http_route *native = native_routes(&native_count), *node = node_routes(&node_count);
-    *count = native_count + node_count;
-    struct http_route *all = memory_array(*count, sizeof *all);
-    memcpy(all, native, native_count * sizeof *all);
-    memcpy(all + native_count, node, node_count * sizeof *all);
+    struct http_route *all = NULL;
+    *count = 0;
+    for (size_t i = 0; i < sizeof DIALECTS / sizeof *DIALECTS; i++) {
+        size_t some;
+        const struct http_route *routes = DIALECTS[i](&some);
+        all = memory_resize(all, (*count + some) * sizeof *all);
+        memcpy(all + *count, routes, some * sizeof *all);
+        *count += some;
+    }
     return all;
 }
 
@@ -193,11 +201,19 @@ static void on_loop_ending(struct loop *loop, void *context)
     capability_cache_free(TAKE(front->context.caches[loop_index(loop)]));
 }
 
-/* A sandbox ended, or the negotiator asks: the heartbeat goes now. */
+/* The heartbeat goes now. */
 static void on_news(void *context)
 {
     struct front *front = context;
     heartbeat_wake(front->heartbeat);
+}
+
+static void on_sandbox_ended(void *context)
+{
+    struct front *front = context;
+    if (front->streams) /* not of the ends that the launcher tells before there are any */
+        streams_sandbox_ended(front->streams);
+    on_news(context);
 }
 
 static void on_spool_grown(void *context)
@@ -355,7 +371,7 @@ static struct sandboxes *make_sandboxes(struct front *front, int launcher_socket
                                         .descriptors_max = descriptors,
                                         .launcher = launcher_socket,
                                         .run_folder = front->run_folder,
-                                        .ended = on_news,
+                                        .ended = on_sandbox_ended,
                                         .launcher_gone = on_launcher_gone,
                                         .command_starts = on_command_starts,
                                         .command_takes_input = on_command_takes_input,
@@ -387,6 +403,7 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
     front->context.plane.omit_argv = !front->settings->audit_argv;
     front->context.plane.beat = on_news;
     front->context.plane.beat_context = front;
+    front->context.plane.judge = authorize_late;
     front->streams = streams_new(sandboxes);
     bool served = open_journal(front, err) && serve(front, err);
     close_journal(front);

@@ -44,7 +44,8 @@ static const struct caller *find_caller(const struct http_request *request)
 
 static void end(struct http_request *request, const struct caller *caller, const char *reason, const struct error *err)
 {
-    authorize_record_refusal(request, &caller->claims, "stream.cut", reason, err);
+    struct plane_refusal refusal = {.action = "stream.cut", .reason = reason};
+    plane_record_refusal(request, &caller->claims, &refusal, err);
     http_request_revoke(request, err);
 }
 
@@ -133,16 +134,54 @@ void streams_cut(void *context, struct marks_batch *batch)
     cut_post(cut, cut_loop);
 }
 
+/* ---- sandboxes that ended ---- */
+
+/* A socket may have nothing under way in its sandbox that would tell it. */
+static void end_orphan(void *cookie, struct http_request *request)
+{
+    struct registry *registry = cookie;
+    const struct caller *caller = find_caller(request);
+    AUTO_REGISTRY_VIEW view = {0};
+    if (!caller || !(http_request_route(request)->carriers & HTTP_LATER) ||
+        !registry_find(registry, caller->claims.sandbox_id, &view) || view.state != REGISTRY_ENDED)
+        return;
+    struct error err = {0};
+    error_set(&err, ERROR_GONE, "the sandbox has ended: %s", view.reason);
+    http_request_revoke(request, &err);
+}
+
+static void end_orphans(void *cookie)
+{
+    struct streams *streams = cookie;
+    http_requests_each(loop_current(), end_orphan, sandboxes_registry(streams->sandboxes));
+}
+
+void streams_sandbox_ended(struct streams *streams)
+{
+    pthread_mutex_lock(&streams->mutex);
+    for (unsigned i = 0; i < SANDBOXES_LOOPS_MAX; i++)
+        if (streams->loops[i])
+            loop_post(streams->loops[i], end_orphans, streams);
+    pthread_mutex_unlock(&streams->mutex);
+}
+
 /* ---- time ---- */
+
+/* How long after the token's end: a socket gets fresh tokens itself, so none. */
+static int64_t allowance_s(const struct http_request *request)
+{
+    bool is_socket = http_request_route(request)->carriers & HTTP_LATER;
+    return CAPABILITY_LEEWAY_S + (is_socket ? 0 : AUTHORIZE_AFTER_EXPIRY_S);
+}
 
 static void sweep_one(void *cookie, struct http_request *request)
 {
     const int64_t *now_ms = cookie;
     const struct caller *caller = find_caller(request);
-    if (!caller || *now_ms / 1000 <= caller->claims.expires_at + AUTHORIZE_AFTER_EXPIRY_S + CAPABILITY_LEEWAY_S)
+    if (!caller || *now_ms / 1000 <= caller->claims.expires_at + allowance_s(request))
         return;
     struct error err = {0};
-    error_set(&err, ERROR_TOKEN_EXPIRED, "the token expired an hour ago");
+    error_set(&err, ERROR_TOKEN_EXPIRED, "the token has expired");
     end(request, caller, "expired", &err);
 }
 

@@ -20,6 +20,10 @@ DEFINE_AUTO(streams)
 void streams_loop_started(struct streams *streams, struct loop *loop);
 void streams_loop_ending(struct streams *streams, struct loop *loop);
 
+/** A sandbox has ended, and the registry knows: ends the sockets that are attached to one that did, with GONE. Returns
+ * at once. Any thread. */
+void streams_sandbox_ended(struct streams *streams);
+
 /** For marks_options.cut, with the streams as context: returns at once; marks_cut_done is called when every loop is
  *  through twice: what a loop serves after this began has seen the marks already, and what was served before has
  * reached its sandbox, or is refused. Any thread. */

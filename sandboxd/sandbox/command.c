@@ -18,6 +18,7 @@ static const char *const DEFAULT_VARIABLES[] = {
     "LANG=C.UTF-8",
     "TMPDIR=/tmp",
 };
+static const char DEFAULT_TERM[] = "TERM=xterm-256color"; /* of a terminal */
 enum { DEFAULT_COUNT = sizeof DEFAULT_VARIABLES / sizeof *DEFAULT_VARIABLES };
 
 struct command *command_new(void)
@@ -97,6 +98,9 @@ void command_hash(const struct command *command, uint8_t hash[static COMMAND_HAS
                           command->with_stdin,     command->cwd != NULL,    command->stdin_stays_open};
     hash_text(&state, numbers, sizeof numbers);
     hash_text(&state, command->cwd ? command->cwd : "", command->cwd ? strlen(command->cwd) : 0);
+    unsigned cells[] = {command->columns, command->rows};
+    if (command->terminal) /* else the hash is as it was before there were terminals */
+        hash_text(&state, cells, sizeof cells);
     for (size_t i = 0; i < command->argument_count; i++)
         hash_text(&state, command->arguments[i], strlen(command->arguments[i]));
     for (size_t i = 0; i < command->variable_count; i++)
@@ -128,10 +132,12 @@ int command_seal(const struct command *command, const char *sandbox_env, struct 
     for (const char *text = sandbox_env; *text; text += strlen(text) + 1)
         sandbox_count++;
     AUTO_FREE char **variables =
-        memory_array(DEFAULT_COUNT + sandbox_count + command->variable_count + 1, sizeof *variables);
+        memory_array(DEFAULT_COUNT + 1 + sandbox_count + command->variable_count + 1, sizeof *variables);
     size_t count = 0;
     for (size_t i = 0; i < DEFAULT_COUNT; i++)
         variables[count++] = (char *)(uintptr_t)DEFAULT_VARIABLES[i]; /* only read; the type is execve's */
+    if (command->terminal)
+        variables[count++] = (char *)(uintptr_t)DEFAULT_TERM;
     for (const char *text = sandbox_env; *text; text += strlen(text) + 1)
         put_variable(variables, &count, (char *)(uintptr_t)text);
     for (size_t i = 0; i < command->variable_count; i++)

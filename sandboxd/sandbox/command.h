@@ -20,12 +20,12 @@ struct command {
     size_t argument_count;
     char **variables; /* "NAME=value", NULL-ended: what the asker wants beside the defaults */
     size_t variable_count;
-    uint64_t timeout_ms;   /* 0: none */
-    bool with_stdin;       /* a pipe; else /dev/null */
-    bool terminal;         /* stdin, stdout and stderr are a new terminal; implies with_stdin */
+    uint64_t timeout_ms;    /* 0: none */
+    bool with_stdin;        /* a pipe; else /dev/null */
+    bool terminal;          /* stdin, stdout and stderr are a new terminal; implies with_stdin */
     unsigned columns, rows; /* of it, 1..FRONT_INIT_CELLS_MAX */
-    bool stdin_stays_open; /* after `input` */
-    void *input;           /* written to stdin first; NULL: nothing */
+    bool stdin_stays_open;  /* after `input` */
+    void *input;            /* written to stdin first; NULL: nothing */
     size_t input_size;
     char *origin; /* who wants it, a text for process_deed that nobody here reads; may be NULL */
 };
@@ -40,11 +40,11 @@ bool command_add_argument(struct command *command, const char *text, struct erro
 /** `name` must be a variable's name (letters, digits, _, not starting with a digit): ERROR_INVALID. */
 bool command_add_variable(struct command *command, const char *name, const char *value, struct error *err) MUST_USE;
 
-/** Tells two commands apart: arguments, cwd, variables, timeout and input; not the id. */
+/** Tells two commands apart: arguments, cwd, variables, timeout, input and terminal; not the id. */
 void command_hash(const struct command *command, uint8_t hash[static COMMAND_HASH_BYTES]);
 
-/** The sealed memfd for FI_START: defaults, then `sandbox_env` (env.h), then the command's own, the last of one name
- *  winning. -1 as front_init_command_seal. */
+/** The sealed memfd for FI_START: defaults (a terminal's TERM among them), then `sandbox_env` (env.h), then the
+ * command's own, the last of one name winning. -1 as front_init_command_seal. */
 int command_seal(const struct command *command, const char *sandbox_env, struct error *err) MUST_USE;
 
 /** The command line as one text, cut to fit. */

@@ -1,6 +1,6 @@
-/** files.h - the verbs on a sandbox's files: one call is one request to a file helper inside the sandbox and the records it
- *  answers with (front_files.h). The helper's socket belongs to the loop that called: the sandbox's own loop only
- *  lends the helper. Nothing here resolves a path. */
+/** files.h - the verbs on a sandbox's files: one call is one request to a file helper inside the sandbox and the
+ * records it answers with (front_files.h). The helper's socket belongs to the loop that called: the sandbox's own loop
+ * only lends the helper. Nothing here resolves a path. */
 #pragma once
 
 #include "sandboxd/front_files/front_files.h"
@@ -10,8 +10,8 @@ struct files_call;
 
 /** On the calling loop, never before files_start returned. */
 struct files_events {
-    /** One checked record, never DONE or ERROR. `descriptor` (of OPEN's ENTRY; else -1) is the callee's: checked to be a
-     *  regular file open for reading alone, on a file system that does not block. files_cancel is allowed inside. */
+    /** One checked record, never DONE or ERROR. `descriptor` (of OPEN's ENTRY; else -1) is the callee's: checked to be
+     * a regular file open for reading alone, on a file system that does not block. files_cancel is allowed inside. */
     void (*record)(void *cookie, const struct files_record *record, int descriptor);
     /** The last, once: NULL err and FILES_DONE; or the error (the helper's own; GONE, STARTING, NO_CAPACITY when there
      *  was none; UNAVAILABLE-like INTERNAL, retryable, when it died). The call is freed after it. */
@@ -31,6 +31,17 @@ void files_commit(struct files_call *call, uint64_t size);
 /** Nothing of it is wanted any more: no event comes, the helper ends, nothing half-done is left. NULL is allowed. */
 void files_cancel(struct files_call *call);
 
-/** A pipe for files_start: ends[0] goes to the helper (WRITE, UNPACK) or stays (PACK), the other way round for ends[1]; the
- *  front's end (`ours`, 0 or 1) does not block. ERROR_NO_CAPACITY. */
+/** A pipe for files_start: ends[0] goes to the helper (WRITE, UNPACK) or stays (PACK), the other way round for ends[1];
+ * the front's end (`ours`, 0 or 1) does not block. ERROR_NO_CAPACITY. */
 bool files_pipe(int ends[2], int ours, struct error *err) MUST_USE;
+
+/** What comes out of a pipe (PACK's), on the calling loop. */
+struct files_flow;
+
+/** Reads `pipe` (taken; does not block) as bytes come: flowed(cookie, data, size), and once with size 0 at the end,
+ * after which there is nothing but to free it. */
+struct files_flow *files_flow_new(int pipe, void (*flowed)(void *cookie, const void *data, size_t size),
+                                  void *cookie) MUST_USE;
+void files_flow_pause(struct files_flow *flow, bool is_paused);
+/** Also inside flowed; NULL is allowed. */
+void files_flow_free(struct files_flow *flow);

@@ -17,6 +17,7 @@ struct follower {
     void (*ready)(void *cookie); /* NULL after follower_close */
     void *cookie;
     bool started_told, last_told, placed;
+    bool ignored[OUTPUT_STREAMS];
     enum output_stream turn;
 
     /* written by one end, read by the other */
@@ -126,11 +127,12 @@ static enum follower_what read_stream(struct follower *follower, enum output_str
                                       void *buffer, size_t size)
 {
     struct output *output = follower->outputs[stream];
-    if (!output)
+    if (!output || follower->ignored[stream])
         return FOLLOWER_NOTHING;
     item->stream = stream;
     item->offset = follower->read_to[stream];
-    item->size = output_read(output, item->offset, buffer, size, &item->gap_to);
+    item->size = buffer ? output_read(output, item->offset, buffer, size, &item->gap_to)
+                        : output_there(output, item->offset, size, &item->gap_to);
     if (item->gap_to > item->offset) {
         follower->read_to[stream] = item->gap_to;
         if (follower->owner_waits)
@@ -187,6 +189,25 @@ enum follower_what follower_next(struct follower *follower, struct follower_item
     return failed ? tell_last(follower, FOLLOWER_FAILED) : FOLLOWER_NOTHING;
 }
 
+enum follower_what follower_peek(struct follower *follower, struct follower_item *item, size_t most)
+{
+    return follower_next(follower, item, NULL, most);
+}
+
+int follower_memory(const struct follower *follower, enum output_stream stream)
+{
+    const struct output *output = follower->started ? follower->outputs[stream] : NULL;
+    return output ? output->memory : -1;
+}
+
+void follower_ignore(struct follower *follower, enum output_stream stream)
+{
+    follower->ignored[stream] = true;
+    follower->read_to[stream] = UINT64_MAX;
+    if (follower->owner_waits)
+        look_owner(follower);
+}
+
 void follower_consumed(struct follower *follower, enum output_stream stream, size_t size)
 {
     follower->read_to[stream] += size;
@@ -200,7 +221,7 @@ bool follower_skip(struct follower *follower, enum output_stream stream)
     enum output_stream other = stream == OUTPUT_STDOUT ? OUTPUT_STDERR : OUTPUT_STDOUT;
     struct output *output = follower->outputs[other];
     follower->turn = other;
-    return output && output->length > follower->read_to[other];
+    return output && !follower->ignored[other] && output->length > follower->read_to[other];
 }
 
 /* ---- the owner's end ---- */

@@ -55,6 +55,18 @@ struct follower_item {
 enum follower_what follower_next(struct follower *follower, struct follower_item *item, void *buffer,
                                  size_t size) MUST_USE;
 
+/** As follower_next, but DATA is not read: item->size bytes (at most `most`) are there to be taken from
+ *  follower_memory, at item->offset. What a FOLLOWER_DRIVER has not consumed stays there; under others it may become
+ *  zeros meanwhile. */
+enum follower_what follower_peek(struct follower *follower, struct follower_item *item, size_t most) MUST_USE;
+
+/** The file that holds a started command's stream at the stream's offsets; -1 when nothing is kept. Borrowed, good as
+ *  long as the follower. */
+int follower_memory(const struct follower *follower, enum output_stream stream) MUST_USE;
+
+/** Nothing of this stream is wanted: it is told no more, and the command does not wait for it. */
+void follower_ignore(struct follower *follower, enum output_stream stream);
+
 /** `size` bytes of the DATA just told are dealt with. */
 void follower_consumed(struct follower *follower, enum output_stream stream, size_t size);
 

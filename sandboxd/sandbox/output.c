@@ -104,29 +104,31 @@ uint64_t output_kept(struct output *output)
     return output->length - output->kept_from;
 }
 
+size_t output_there(struct output *output, uint64_t offset, size_t size, uint64_t *gap_to)
+{
+    uint64_t length = output->length, kept_from = output->kept_from;
+    *gap_to = offset < kept_from ? kept_from : offset;
+    if (offset < kept_from || offset >= length)
+        return 0;
+    return size > length - offset ? (size_t)(length - offset) : size;
+}
+
 size_t output_read(struct output *output, uint64_t offset, void *to, size_t size, uint64_t *gap_to)
 {
-    *gap_to = offset;
-    uint64_t length = output->length, kept_from = output->kept_from;
-    if (offset < kept_from) {
-        *gap_to = kept_from;
+    size = output_there(output, offset, size, gap_to);
+    if (size == 0)
         return 0;
-    }
-    if (offset >= length)
-        return 0;
-    if (size > length - offset)
-        size = (size_t)(length - offset);
     ssize_t got;
     do
         got = pread(output->memory, to, size, (off_t)offset);
     while (got < 0 && errno == EINTR);
-    kept_from = output->kept_from;
+    uint64_t kept_from = output->kept_from;
     if (offset < kept_from) { /* punched meanwhile: what was read may be zeros */
         *gap_to = kept_from;
         return 0;
     }
     if (got <= 0) { /* someone inside cut the memory short: say it, do not wait for it */
-        *gap_to = length;
+        *gap_to = output->length;
         return 0;
     }
     return (size_t)got;

@@ -54,3 +54,6 @@ uint64_t output_kept(struct output *output) MUST_USE;
 /** Reads at most `size` bytes from `offset` into `to`; 0 when there is nothing (yet). When `offset` is no longer kept,
  *  nothing is read and *gap_to is set to the first byte that is (else it is set to `offset`). Any thread. */
 size_t output_read(struct output *output, uint64_t offset, void *to, size_t size, uint64_t *gap_to) MUST_USE;
+
+/** As output_read, without reading: how many bytes, at most `size`, are there from `offset` on. Any thread. */
+size_t output_there(struct output *output, uint64_t offset, size_t size, uint64_t *gap_to) MUST_USE;

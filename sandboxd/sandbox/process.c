@@ -48,7 +48,9 @@ struct process *process_new(struct sandbox *sandbox, const char *id)
 void process_show(const struct process *process, struct process_view *view)
 {
     *view = process->view;
-    view->stdin_open = process->stdin_pipe && !(process->inputs_last && process->inputs_last->eof);
+    view->stdin_open = process->input && !process->input->is_ended;
+    if (process->terminal)
+        terminal_size(process->terminal, &view->columns, &view->rows);
     for (int i = 0; i < OUTPUT_STREAMS; i++)
         if (process->streams[i].output) {
             view->length[i] = process->streams[i].output->length;
@@ -108,6 +110,8 @@ void process_attach(struct process *process, struct follower *follower)
         tell_started(process, follower);
     if (follower_has_left(follower)) /* before it was attached, so that nobody posted it */
         on_follower_moved(holder);
+    else
+        process_output_resume(process); /* a driver that is back ends the hold */
 }
 
 /* ---- the audit ---- */
@@ -168,6 +172,7 @@ void process_free(struct process *process)
         drop_follower(&process->followers);
     for (int i = 0; i < OUTPUT_STREAMS; i++)
         process_output_close(&process->streams[i]);
+    process_close_terminal(process);
     if (process->previous)
         process->previous->next = process->next;
     else
@@ -270,26 +275,13 @@ void process_free_all(struct sandbox *sandbox, const struct error *err)
 
 /* ---- what init says ---- */
 
-static bool open_streams(struct process *process, int *fds, bool held, struct error *err)
-{
-    struct output *outputs[OUTPUT_STREAMS] = {NULL};
-    for (int i = 0; i < OUTPUT_STREAMS; i++) {
-        outputs[i] = output_new(TAKE_FD(fds[FI_FD_STDOUT_MEMORY + i]), err);
-        if (!outputs[i]) {
-            output_release(outputs[0]);
-            return false;
-        }
-    }
-    for (int i = 0; i < OUTPUT_STREAMS; i++)
-        process_output_open(&process->streams[i], outputs[i], TAKE_FD(fds[FI_FD_STDOUT_PIPE + i]), held);
-    return true;
-}
-
 static void fill_view(struct process *process, const struct fi_started *started)
 {
     process->view.pid = started->pid;
     process->view.started_ms = started->start_wall_ms;
     process->view.timeout_ms = started->timeout_ms;
+    process->view.stdin_offset = started->stdin_bytes;
+    process->input_ended = started->stdin_bytes > 0;
     if (!process->view.title[0]) /* ours, when we started it; init's for a command of an earlier front */
         memcpy(process->view.title, started->title, sizeof process->view.title);
 }
@@ -301,14 +293,13 @@ void process_started(struct sandbox *sandbox, const struct fi_started *started, 
         return; /* told again after a reconnection: ours are the same open files */
     if (!process && sandbox->process_count >= FRONT_INIT_COMMANDS)
         return;
-    bool held = !process;
     if (!process) {
         process = process_new(sandbox, started->id);
         process->named = true; /* perhaps */
     }
     fill_view(process, started);
     struct error err = {0};
-    if (!open_streams(process, fds, held, &err)) {
+    if (!process_open_streams(process, started, fds, &err)) {
         log_warn("sandbox", "init told nonsense: %s sandbox=%s", err.message, sandbox->facts.id);
         tell_over(process, NULL, &err);
         for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
@@ -317,13 +308,11 @@ void process_started(struct sandbox *sandbox, const struct fi_started *started, 
         return;
     }
     process->state = PROCESS_RUNNING;
-    if (started->has_stdin) {
-        process->stdin_pipe = loop_watch_new(sandbox->loop, TAKE_FD(fds[FI_FD_STDIN_PIPE]));
-        sandbox_count_descriptors(sandbox, 1);
-    }
     for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
         tell_started(process, holder->follower);
-    process_input_write(process);
+    process_input_start(process);
+    if (process->terminal) /* what an earlier front left in its pipe */
+        process_output_pump(&process->streams[OUTPUT_STDOUT]);
 }
 
 void process_refused(struct sandbox *sandbox, const struct fi_refused *refused)
@@ -360,17 +349,35 @@ static void fill_end(struct process *process, const struct fi_exited *exited)
 }
 
 static const uint64_t END_LOOK_NS = 1000000000;
+static const uint64_t TERMINAL_END_NS = 100000000;  /* programs in the foreground get SIGHUP, and may say something */
+static const uint64_t TERMINAL_LEFT_BYTES = 131072; /* more than a terminal and a pipe hold */
 
 /* The end waits for bytes that were in a pipe, and no event tells when somebody inside took them out. */
 static void look_for_end(void *cookie)
 {
     struct process *process = cookie;
     process->end_timer = NULL;
+    struct process_stream *stdout_stream = &process->streams[OUTPUT_STDOUT];
+    if (process->terminal && stdout_stream->end_at == UINT64_MAX)
+        stdout_stream->end_at = stdout_stream->output->length + TERMINAL_LEFT_BYTES;
     for (int i = 0; i < OUTPUT_STREAMS; i++)
         process_output_pump(&process->streams[i]);
     if (!process->end_told)
         process->end_timer =
             loop_timer_start(process->sandbox->loop, clock_boot_ns() + END_LOOK_NS, look_for_end, process);
+}
+
+/* All it wrote itself is in the pipe now; what its children write later does not delay the end. */
+static void find_end(struct process_stream *stream)
+{
+    int pending = 0;
+    if (!stream->pipe)
+        return;
+    if (ioctl(loop_watch_fd(stream->pipe), FIONREAD, &pending) != 0)
+        pending = 0;
+    stream->end_at = stream->output->length + (uint64_t)(pending > 0 ? pending : 0);
+    if (stream->process->terminal) /* others may have it open, and are on their way out */
+        stream->end_at = UINT64_MAX;
 }
 
 void process_exited(struct sandbox *sandbox, const struct fi_exited *exited)
@@ -384,21 +391,16 @@ void process_exited(struct sandbox *sandbox, const struct fi_exited *exited)
     tell_over(process, &process->view.end, NULL);
     struct error closed = {0};
     error_set(&closed, ERROR_CONFLICT, "command %s has ended", process->view.id);
-    process_input_close(process, &closed);
-    /* All it wrote itself is in the pipes now; what its children write later does not delay the end. */
-    for (int i = 0; i < OUTPUT_STREAMS; i++) {
-        struct process_stream *stream = &process->streams[i];
-        int pending = 0;
-        if (stream->pipe && ioctl(loop_watch_fd(stream->pipe), FIONREAD, &pending) != 0)
-            pending = 0;
-        stream->end_at = stream->output->length + (uint64_t)(pending > 0 ? pending : 0);
-    }
+    process_input_abandon(process, &closed);
+    for (int i = 0; i < OUTPUT_STREAMS; i++)
+        find_end(&process->streams[i]);
     for (int i = 0; i < OUTPUT_STREAMS; i++)
         process_output_pump(&process->streams[i]);
     process_check_end(process);
     if (!process->end_told)
-        process->end_timer =
-            loop_timer_start(process->sandbox->loop, clock_boot_ns() + END_LOOK_NS, look_for_end, process);
+        process->end_timer = loop_timer_start(process->sandbox->loop,
+                                              clock_boot_ns() + (process->terminal ? TERMINAL_END_NS : END_LOOK_NS),
+                                              look_for_end, process);
 }
 
 void process_check_end(struct process *process)
@@ -415,6 +417,10 @@ void process_check_end(struct process *process)
     for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
         tell_ended(process, holder->follower);
     for (int i = 0; i < OUTPUT_STREAMS; i++) /* most commands leave one of them empty: no descriptor for nothing */
-        if (!process->streams[i].pipe && process->streams[i].output->length == 0)
+        if (!process->streams[i].pipe && process->streams[i].output && process->streams[i].output->length == 0)
             process_output_close(&process->streams[i]);
+    if (!process->view.terminal)
+        return;
+    process_output_end(&process->streams[OUTPUT_STDOUT]);
+    process_tell_end_of_input(process); /* a sandbox has few terminals */
 }

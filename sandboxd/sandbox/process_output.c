@@ -3,9 +3,12 @@
 
 #include "shared/base/clock.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 enum { BUDGET_BYTES = 1 << 20 }; /* a turn and stream, so that a flood leaves the loop to others */
+enum { WIDE_BYTES = 1 << 20 };
+static const uint64_t WIDE_FROM_BYTES = UINT64_C(4) << 20;
 static const uint64_t PUNCH_BYTES = UINT64_C(256) << 10; /* punched at least, so that it costs little a byte */
 
 static void on_readable(void *cookie)
@@ -27,23 +30,33 @@ void process_output_open(struct process_stream *stream, struct output *output, i
     stream->held_from = output->length;
     stream->held = held;
     stream->process->sandbox->kept_bytes += output_kept(output);
-    stream->pipe = loop_watch_new(stream->process->sandbox->loop, pipe);
-    sandbox_count_descriptors(stream->process->sandbox, 2);
+    sandbox_count_descriptors(stream->process->sandbox, 1);
+    if (pipe >= 0) {
+        stream->pipe = loop_watch_new(stream->process->sandbox->loop, pipe);
+        sandbox_count_descriptors(stream->process->sandbox, 1);
+    } else if (stream->process->terminal) {
+        stream->pipe = terminal_watch(stream->process->terminal);
+    }
     watch(stream, true);
 }
 
-static void close_pipe(struct process_stream *stream)
+void process_output_end(struct process_stream *stream)
 {
-    if (!stream->pipe)
-        return;
-    loop_watch_free(TAKE(stream->pipe));
+    struct loop_watch *pipe = TAKE(stream->pipe);
     stream->reading = false;
+    if (!pipe)
+        return;
+    if (stream->process->terminal) {
+        process_close_terminal(stream->process);
+        return;
+    }
+    loop_watch_free(pipe);
     sandbox_count_descriptors(stream->process->sandbox, -1);
 }
 
 void process_output_close(struct process_stream *stream)
 {
-    close_pipe(stream);
+    process_output_end(stream);
     if (!stream->output)
         return;
     stream->process->sandbox->kept_bytes -= output_kept(stream->output);
@@ -56,16 +69,10 @@ static void punch(struct process_stream *stream, uint64_t to)
     stream->process->sandbox->kept_bytes -= output_punch(stream->output, to);
 }
 
-static bool is_held(const struct process_stream *stream)
+/* The slowest driver's position; UINT64_MAX without one. */
+static uint64_t slowest_driver(const struct process_stream *stream)
 {
-    return stream->held && stream->process->sandbox->hold_until != 0;
-}
-
-/* The slowest driver's position; UINT64_MAX without one. While the hold lasts, clients of the front before this one may
- * come back, so for its commands the place where it left off counts as a driver that does not read. */
-static uint64_t slowest(const struct process_stream *stream)
-{
-    uint64_t position = is_held(stream) ? stream->held_from : UINT64_MAX;
+    uint64_t position = UINT64_MAX;
     for (const struct process_follower *holder = stream->process->followers; holder; holder = holder->next) {
         if (follower_mode(holder->follower) != FOLLOWER_DRIVER || follower_has_left(holder->follower))
             continue;
@@ -73,6 +80,18 @@ static uint64_t slowest(const struct process_stream *stream)
         position = read_to < position ? read_to : position;
     }
     return position;
+}
+
+/* While the hold lasts, clients of the front before this one may come back, so for its commands the place where it left
+ * off counts as a driver that does not read; until one is there. */
+static bool is_held(const struct process_stream *stream)
+{
+    return stream->held && stream->process->sandbox->hold_until != 0 && slowest_driver(stream) == UINT64_MAX;
+}
+
+static uint64_t slowest(const struct process_stream *stream)
+{
+    return is_held(stream) ? stream->held_from : slowest_driver(stream);
 }
 
 static void tell_drivers(const struct process *process, bool waits)
@@ -131,6 +150,16 @@ static void wait_for_drivers(struct process_stream *stream)
     watch(stream, stream->output->length < limit_of(stream));
 }
 
+/* A stream that floods gets a wider pipe, so that command and loop take turns less often. Refused beyond what the kernel
+ * gives one user (pipe(7)): then it stays as it is. */
+static void widen(struct process_stream *stream)
+{
+    if (stream->is_wide || stream->process->terminal || !stream->pipe || stream->output->length < WIDE_FROM_BYTES)
+        return;
+    stream->is_wide = true;
+    (void)fcntl(loop_watch_fd(stream->pipe), F_SETPIPE_SZ, WIDE_BYTES);
+}
+
 void process_output_pump(struct process_stream *stream)
 {
     struct process *process = stream->process;
@@ -138,14 +167,17 @@ void process_output_pump(struct process_stream *stream)
         return;
     uint64_t before = stream->output->length;
     enum output_pumped pumped =
-        output_pump(stream->output, loop_watch_fd(stream->pipe), limit_of(stream), BUDGET_BYTES);
+        process->terminal ? terminal_pump(process->terminal, stream->output, limit_of(stream), BUDGET_BYTES)
+                          : output_pump(stream->output, loop_watch_fd(stream->pipe), limit_of(stream), BUDGET_BYTES);
     uint64_t grown = stream->output->length - before;
+    widen(stream);
     process->sandbox->kept_bytes += grown;
     /* Whoever holds the pipe inside may have read back what the command left in it: that never comes. */
-    if (process->state == PROCESS_ENDED && pumped == OUTPUT_EMPTY && stream->end_at > stream->output->length)
+    if (process->state == PROCESS_ENDED && pumped == OUTPUT_EMPTY && stream->end_at != UINT64_MAX &&
+        stream->end_at > stream->output->length)
         stream->end_at = stream->output->length;
     if (pumped == OUTPUT_END)
-        close_pipe(stream);
+        process_output_end(stream);
     else if (stream->output->length >= limit_of(stream))
         wait_for_drivers(stream);
     else
@@ -169,6 +201,8 @@ void process_output_resume(struct process *process)
             continue;
         watch(stream, stream->output->length < limit_of(stream));
         waited = waited || !stream->reading;
+        if (stream->reading && process->terminal) /* its master does not tell what is in the pipe */
+            process_output_pump(stream);
     }
     if (!waited)
         tell_drivers(process, false);

@@ -19,6 +19,19 @@ static void refuse(struct verb *verb, enum error_kind kind, const char *before, 
     verb_finish(verb, &err);
 }
 
+/* By its place in stdin, so that what is there already is not given twice. A terminal stays open behind it. */
+static void give_input(struct process *process, struct command *command)
+{
+    bool eof = !command->stdin_stays_open && (!command->terminal || command->input_size > 0);
+    if ((!command->with_stdin && !command->terminal) || (command->input_size == 0 && !eof))
+        return;
+    struct verb *verb = verb_new(process->sandbox->all, process->sandbox->facts.id);
+    verb->data = TAKE(command->input);
+    verb->size = command->input_size;
+    verb->eof = eof;
+    process_input_write(process, verb); /* a new command's queue is empty, and the sandbox had room: it fits */
+}
+
 /* The same id again: false when it is new, else the verb is dealt with. */
 static bool attach_to_known(struct sandbox *sandbox, struct verb *verb, const uint8_t *hash)
 {
@@ -31,6 +44,8 @@ static bool attach_to_known(struct sandbox *sandbox, struct verb *verb, const ui
         return true;
     }
     if (process) {
+        if (!process->hash_known) /* the front that began it may have gone before it gave it all */
+            give_input(process, verb->command);
         process_attach(process, verb->follower);
     } else {
         follower_tell_ended(verb->follower, &tomb->view);
@@ -66,7 +81,10 @@ static bool send_start(struct sandbox *sandbox, const struct command *command, c
         return false;
     struct front_init_message message = {.type = FI_START};
     memcpy(message.as.start.id, id, strlen(id) + 1);
-    message.as.start.with_stdin = command->with_stdin;
+    message.as.start.with_stdin = command->with_stdin || command->terminal;
+    message.as.start.terminal = command->terminal;
+    message.as.start.columns = command->terminal ? (uint16_t)command->columns : 0;
+    message.as.start.rows = command->terminal ? (uint16_t)command->rows : 0;
     message.as.start.timeout_ms = command->timeout_ms;
     if (sandbox_send(sandbox, &message, TAKE_FD(memory), err))
         return true;
@@ -90,21 +108,12 @@ static struct process *start(struct sandbox *sandbox, struct verb *verb, struct 
     struct process *process = process_new(sandbox, verb->process_id);
     command_title(command, process->view.title, sizeof process->view.title);
     process->named = command->id[0] != 0;
+    process->view.terminal = command->terminal;
+    process->view.columns = command->terminal ? command->columns : 0;
+    process->view.rows = command->terminal ? command->rows : 0;
     process->hash_known = true;
     process->origin = TAKE(command->origin);
     return process;
-}
-
-static void give_input(struct process *process, struct command *command)
-{
-    if (!command->with_stdin)
-        return;
-    bool eof = !command->stdin_stays_open;
-    if (!command->input_size && !eof)
-        return;
-    struct error err = {0};
-    bool added = process_input_add(process, TAKE(command->input), command->input_size, eof, NULL, &err);
-    (void)added; /* a new command's queue is empty, its request bounded, and the sandbox had room: it fits */
 }
 
 void process_verb_exec(struct sandbox *sandbox, struct verb *verb)
@@ -178,6 +187,11 @@ void process_verb_signal(struct sandbox *sandbox, struct verb *verb)
         refuse(verb, ERROR_CONFLICT, "command", "has ended");
         return;
     }
+    if (process->terminal && terminal_signal(process->terminal, verb->signal)) {
+        sandbox_touch(sandbox);
+        verb_finish(verb, NULL);
+        return;
+    }
     struct front_init_message message = {.type = FI_SIGNAL};
     memcpy(message.as.signal.id, verb->process_id, sizeof message.as.signal.id);
     message.as.signal.number = verb->signal;
@@ -216,8 +230,30 @@ void process_verb_input(struct sandbox *sandbox, struct verb *verb)
         return;
     }
     sandbox_touch(sandbox);
-    if (!process_input_add(process, TAKE(verb->data), verb->size, verb->eof, verb, &err))
-        verb_finish(verb, &err);
+    process_input_write(process, verb);
+}
+
+void process_verb_resize(struct sandbox *sandbox, struct verb *verb)
+{
+    struct process *process = find_or_refuse(sandbox, verb);
+    if (!process)
+        return;
+    if (!process->view.terminal) {
+        refuse(verb, ERROR_CONFLICT, "command", "has no terminal");
+        return;
+    }
+    if (process->state == PROCESS_STARTING) {
+        refuse(verb, ERROR_STARTING, "command", "is being started; try again");
+        return;
+    }
+    if (process->state == PROCESS_ENDED || !process->terminal) {
+        refuse(verb, ERROR_CONFLICT, "command", "has ended, or closed its terminal");
+        return;
+    }
+    struct error err = {0};
+    bool is_done = terminal_resize(process->terminal, verb->columns, verb->rows, &err);
+    sandbox_touch(sandbox);
+    verb_finish(verb, is_done ? NULL : &err);
 }
 
 void process_verb_list(struct sandbox *sandbox, struct verb *verb)

@@ -1,6 +1,7 @@
 /* sandbox.c - the life of one sandbox on its loop: told of by the launcher, reached at init, used, ended. */
 #include "sandboxd/sandbox/sandbox_internal.h"
 
+#include "sandboxd/sandbox/files_pool.h"
 #include "sandboxd/sandbox/usage.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
@@ -110,7 +111,7 @@ static void wait_for_init(struct sandbox *sandbox, struct verb *verb)
 static bool is_deed(const struct verb *verb)
 {
     return verb->work == process_verb_exec || verb->work == process_verb_signal || verb->work == process_verb_kill ||
-           verb->work == process_verb_input;
+           verb->work == process_verb_input || verb->work == process_verb_resize || verb->work == files_pool_lend;
 }
 
 static void refuse_waiting(struct sandbox *sandbox)
@@ -365,6 +366,7 @@ void sandbox_free(struct sandbox *sandbox, const struct error *err)
     registry_set_seat(sandbox->all->registry, sandbox->facts.id, NULL);
     fail_waiting(sandbox, err);
     process_free_all(sandbox, err);
+    files_pool_free(sandbox);
     init_link_free(sandbox->link);
     loop_watch_free(sandbox->init_watch);
     loop_timer_cancel(sandbox->ending_timer);

@@ -6,9 +6,11 @@
 #include "sandboxd/sandbox/command.h"
 #include "sandboxd/sandbox/follower.h"
 #include "sandboxd/sandbox/init_link.h"
+#include "sandboxd/sandbox/input.h"
 #include "sandboxd/sandbox/output.h"
 #include "sandboxd/sandbox/process_view.h"
 #include "sandboxd/sandbox/sandboxes.h"
+#include "sandboxd/sandbox/terminal.h"
 #include "shared/http/loop.h"
 
 #include <pthread.h>
@@ -23,31 +25,31 @@
 #define PROCESS_SQUEEZED_BYTES (UINT64_C(64) << 10)        /* ... or by this, while the sandbox keeps too much */
 #define SANDBOX_KEPT_BYTES     (UINT64_C(16) << 20)        /* of all streams of a sandbox */
 #define SANDBOX_HOLD_NS        (UINT64_C(30) * 1000000000) /* after an adoption nothing is punched */
-#define PROCESS_DESCRIPTORS    FI_FDS                      /* of a command, at most */
+#define PROCESS_DESCRIPTORS    FI_FDS_MAX                  /* of a command, at most */
 #define PROCESS_INPUT_BYTES    (UINT64_C(4) << 20)         /* stdin that waits for a command */
 #define SANDBOX_INPUT_BYTES    (UINT64_C(16) << 20)        /* ... for all commands of a sandbox */
 
 struct process;
 struct sandbox;
+struct files_pool;
 
 struct process_stream {
     struct process *process;
     enum output_stream which;
     struct output *output;   /* NULL until started */
-    struct loop_watch *pipe; /* NULL before the start and after the end of the stream */
+    struct loop_watch *pipe; /* NULL before the start and after the end of the stream; of a terminal, its master */
+    bool is_wide;            /* its pipe was made wider: it floods */
     bool reading;            /* the loop watches the pipe; else it waits for a driver */
     bool held;               /* of an earlier front: nothing is punched while the sandbox's hold lasts */
     uint64_t held_from;      /* length at adoption: a driver that never reads, for so long */
-    uint64_t end_at;         /* what was in the stream when the command ended */
+    uint64_t end_at;         /* what was in the stream when the command ended; UINT64_MAX: not known yet */
 };
 
-/* Bytes on their way to a command's stdin. `asked` is finished when they are in the pipe. */
-struct process_input {
-    struct process_input *next;
-    uint8_t *data;
-    size_t size, done;
-    bool eof;           /* then close */
-    struct verb *asked; /* NULL: nobody waits */
+/* Those on stdin that wait for their answer. */
+struct process_verbs {
+    struct verb *first, *last;
+    size_t count;
+    uint64_t bytes;
 };
 
 enum process_state { PROCESS_STARTING, PROCESS_RUNNING, PROCESS_ENDED };
@@ -76,10 +78,14 @@ struct process {
     uint64_t oom_before;
     struct process_stream streams[OUTPUT_STREAMS];
     struct process_follower *followers;
-    struct loop_watch *stdin_pipe; /* NULL: none, or closed */
-    struct process_input *inputs, *inputs_last;
-    uint64_t input_bytes; /* waiting */
-    bool writing;         /* waits for the pipe */
+    struct terminal *terminal;     /* NULL: none, or closed */
+    struct input *input;           /* of stdin; NULL: none, closed, or not started */
+    struct loop_watch *stdin_pipe; /* NULL: none, closed, or a terminal */
+    bool input_ended;              /* all that it will ever be given was accepted */
+    bool writing;                  /* waits for the pipe or the terminal */
+    uint64_t input_bytes;          /* waiting; in the sandbox's too */
+    struct process_verbs early;    /* until it is started */
+    struct process_verbs unread;   /* accepted, and answered when few bytes wait */
 };
 
 /* A forgotten command that a client may ask for again by its id. */
@@ -114,10 +120,11 @@ struct sandbox {
     int64_t descriptors; /* open for its commands */
     uint64_t hold_until; /* boot ns */
     struct loop_timer *hold_timer;
-    uint64_t touched_at;  /* boot ns */
-    uint64_t sampled_at;  /* boot ns; 0: not yet */
-    uint64_t cpu_ms;      /* used by then */
-    uint64_t input_bytes; /* stdin that waits, of all its commands */
+    uint64_t touched_at;      /* boot ns */
+    uint64_t sampled_at;      /* boot ns; 0: not yet */
+    uint64_t cpu_ms;          /* used by then */
+    uint64_t input_bytes;     /* stdin that waits, of all its commands */
+    struct files_pool *files; /* NULL until a file operation was asked for */
 };
 
 /* ---- sandboxes.c: a verb on its way from the asking loop to the owner's and back ---- */
@@ -134,10 +141,13 @@ struct verb {
     int signal;
     uint8_t *data;
     size_t size;
+    uint64_t offset; /* of data in stdin; PROCESS_OFFSET_NONE */
     bool eof;
+    unsigned columns, rows;
     char *origin;         /* of stdin */
     uint64_t waits_until; /* boot ns, while init is being reached */
     void (*done)(void *cookie, const struct verb_answer *answer);
+    void (*dropped)(void *cookie); /* instead of done, on any loop, while the loops end; may be NULL */
     void *cookie;
     struct error error;
     struct process_view *views;
@@ -146,6 +156,8 @@ struct verb {
 
 /** A verb on the sandbox of this id, asked on the calling loop. */
 struct verb *verb_new(struct sandboxes *all, const char *sandbox_id) MUST_USE;
+/** Sends it to the owner's loop, which runs its work, or finishes it. */
+void verb_send(struct verb *verb);
 /** Answers on the loop that asked, and frees. NULL err: done. A verb with a follower tells the error there. */
 void verb_finish(struct verb *verb, const struct error *err);
 /** run(cookie) on the loop of that index, which may not have started yet. Any thread. */
@@ -176,22 +188,39 @@ void process_free_all(struct sandbox *sandbox, const struct error *err);
 bool process_make_room(struct sandbox *sandbox) MUST_USE;
 struct process *process_new(struct sandbox *sandbox, const char *id) MUST_USE;
 
+/* ---- process_streams.c ---- */
+/** Takes what it keeps out of `fds`. After a failure the process must be freed. */
+bool process_open_streams(struct process *process, const struct fi_started *started, int *fds,
+                          struct error *err) MUST_USE;
+/** Nothing comes from it or goes to it any more. */
+void process_close_terminal(struct process *process);
+
 /* ---- process_output.c ---- */
+/** `pipe` (taken) -1: the process's terminal, if it has one. */
 void process_output_open(struct process_stream *stream, struct output *output, int pipe, bool held);
 void process_output_close(struct process_stream *stream);
+/** No more bytes come; what there is stays. */
+void process_output_end(struct process_stream *stream);
 void process_output_pump(struct process_stream *stream);
 /** A reader moved or left, or the hold is over: what waited goes on. */
 void process_output_resume(struct process *process);
 
 /* ---- process_input.c ---- */
-/** Takes `data`; `asked` may be NULL. ERROR_CONFLICT when stdin is closed, RATE_LIMITED when too much waits. */
-bool process_input_add(struct process *process, uint8_t *data, size_t size, bool eof, struct verb *asked,
-                       struct error *err) MUST_USE;
+/** Does the verb: its data, offset and eof. Finishes it now or later. */
+void process_input_write(struct process *process, struct verb *verb);
 /** Whether `size` bytes more may wait in the sandbox: RATE_LIMITED when not. */
 bool process_input_has_room(const struct sandbox *sandbox, size_t size, struct error *err) MUST_USE;
-/** stdin is over: what waits is refused with `err`. */
+/** init told of it: takes both; `pipe` -1: a terminal's. */
+void process_input_open(struct process *process, struct input *input, int pipe);
+/** ... and the process runs: what was asked before goes on. */
+void process_input_start(struct process *process);
+void process_input_move(void *cookie);
+/** This front has done with stdin; the verbs that wait get `err`, NULL: all has gone on. */
 void process_input_close(struct process *process, const struct error *err);
-void process_input_write(void *cookie);
+/** The same, and nobody will read what waits: init closes it too. */
+void process_input_abandon(struct process *process, const struct error *err);
+/** FI_EOF. */
+void process_tell_end_of_input(struct process *process);
 
 /* ---- process_verbs.c: verbs' work on the owner's loop ---- */
 void process_verb_exec(struct sandbox *sandbox, struct verb *verb);
@@ -199,6 +228,7 @@ void process_verb_follow(struct sandbox *sandbox, struct verb *verb);
 void process_verb_signal(struct sandbox *sandbox, struct verb *verb);
 void process_verb_kill(struct sandbox *sandbox, struct verb *verb);
 void process_verb_input(struct sandbox *sandbox, struct verb *verb);
+void process_verb_resize(struct sandbox *sandbox, struct verb *verb);
 void process_verb_list(struct sandbox *sandbox, struct verb *verb);
 
 /* ---- sandbox.c ---- */

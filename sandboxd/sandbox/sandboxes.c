@@ -158,6 +158,8 @@ void verb_finish(struct verb *verb, const struct error *err)
     if (verb->follower && err && !stopping)
         follower_tell_failed(verb->follower, err);
     if (!verb->done || stopping) { /* with a follower the answer is told there */
+        if (verb->dropped)
+            verb->dropped(verb->cookie);
         verb_free(verb);
         return;
     }
@@ -187,7 +189,7 @@ static void run_verb(void *cookie)
     verb_finish(verb, &err);
 }
 
-static void send_verb(struct verb *verb)
+void verb_send(struct verb *verb)
 {
     sandboxes_post(verb->all, registry_owner(verb->all->registry, verb->sandbox_id), run_verb, verb);
 }
@@ -203,7 +205,7 @@ void process_exec(struct sandboxes *all, const char *sandbox_id, struct command 
     verb->work = process_verb_exec;
     verb->command = command;
     verb->follower = follower_hold(follower);
-    send_verb(verb);
+    verb_send(verb);
 }
 
 static struct verb *process_verb(struct sandboxes *all, const struct process_call *call,
@@ -223,35 +225,44 @@ void process_follow(struct sandboxes *all, const char *sandbox_id, const char *p
     struct process_call call = {.sandbox_id = sandbox_id, .process_id = process_id};
     struct verb *verb = process_verb(all, &call, process_verb_follow);
     verb->follower = follower_hold(follower);
-    send_verb(verb);
+    verb_send(verb);
 }
 
 void process_signal(struct sandboxes *all, const struct process_call *call, int number)
 {
     struct verb *verb = process_verb(all, call, process_verb_signal);
     verb->signal = number;
-    send_verb(verb);
+    verb_send(verb);
 }
 
 void process_kill(struct sandboxes *all, const struct process_call *call)
 {
-    send_verb(process_verb(all, call, process_verb_kill));
+    verb_send(process_verb(all, call, process_verb_kill));
 }
 
 void process_write(struct sandboxes *all, const struct process_call *call, const void *data, size_t size,
-                   uint64_t offset UNUSED, bool eof)
+                   uint64_t offset, bool eof)
 {
     struct verb *verb = process_verb(all, call, process_verb_input);
     verb->data = memory_copy(data, size);
     verb->size = size;
+    verb->offset = offset;
     verb->eof = eof;
     verb->origin = memory_string(call->origin);
-    send_verb(verb);
+    verb_send(verb);
+}
+
+void process_resize(struct sandboxes *all, const struct process_call *call, unsigned columns, unsigned rows)
+{
+    struct verb *verb = process_verb(all, call, process_verb_resize);
+    verb->columns = columns;
+    verb->rows = rows;
+    verb_send(verb);
 }
 
 void process_list(struct sandboxes *all, const struct process_call *call)
 {
-    send_verb(process_verb(all, call, process_verb_list));
+    verb_send(process_verb(all, call, process_verb_list));
 }
 
 /* ---- the negotiator's ---- */
@@ -293,10 +304,11 @@ void sandboxes_destroy(struct sandboxes *all, const char *id, const char *reason
 {
     struct ending *ending = memory_new(sizeof *ending);
     ending->all = all;
-    if (!text_copy(ending->id, sizeof ending->id, id) || !text_copy(ending->reason, sizeof ending->reason, reason)) {
+    if (!text_copy(ending->id, sizeof ending->id, id)) {
         free(ending);
         return;
     }
+    front_launcher_reason(ending->reason, reason);
     sandboxes_post(all, registry_owner(all->registry, id), run_ending, ending);
 }
 

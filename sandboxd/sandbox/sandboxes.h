@@ -116,10 +116,11 @@ void process_signal(struct sandboxes *all, const struct process_call *call, int 
 void process_kill(struct sandboxes *all, const struct process_call *call);
 #define PROCESS_OFFSET_NONE UINT64_MAX
 
-/** Bytes (copied) for its stdin, kept across a restart of this front; answered when they are accepted, the answer's view
- *  telling stdin_offset. `offset` (or PROCESS_OFFSET_NONE: at the end): where in stdin they belong; what was accepted before
- *  is skipped, RANGE when bytes before them are missing. `eof`: nothing comes behind them. CONFLICT when stdin is closed,
- *  RATE_LIMITED when too much waits (nothing is taken then). */
+/** Bytes (copied) for its stdin, accepted at once and kept across a restart of this front; answered when few wait to be
+ *  read, the answer's view telling stdin_offset. `offset` (or PROCESS_OFFSET_NONE: at the end): where in stdin they belong;
+ *  what was accepted before is skipped, RANGE when bytes before them are missing. `eof`: nothing comes behind them; of a
+ *  terminal, its end-of-file character, which counts as a byte. CONFLICT when stdin is closed, RATE_LIMITED when too much
+ *  waits (nothing is taken then). */
 void process_write(struct sandboxes *all, const struct process_call *call, const void *data, size_t size,
                    uint64_t offset, bool eof);
 /** Columns and rows (1..FRONT_INIT_CELLS_MAX) of a terminal. NOT_FOUND, CONFLICT when it is none or has ended. */

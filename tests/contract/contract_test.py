@@ -24,8 +24,8 @@ FAULTS_SHOWN = 25
 ROUTE = re.compile(r"(?P<method>[A-Z*]+) (?P<path>/\S*)  carriers=(?P<carriers>\S+)  needs=(?P<needs>\S+)")
 # {"POST", "/s/{sandbox}/exec", ...
 ROW = re.compile(r'\{\s*"([A-Z]+|\*)",\s*"(/[^"]*)"')
-# {"mode", read_mode}, {"cwd", parse_cwd}
-FIELD = re.compile(r'\{"(\w+)",\s*(?:read|parse)_\w+\}')
+# {"mode", read_mode}, {"cwd", OF_EXEC | OF_FRAME, parse_cwd}; not what only a frame has
+FIELD = re.compile(r'\{"(\w+)",\s*(?:OF_EXEC[ |A-Z_]*,\s*)?(?:read|parse)_\w+\}')
 # [ERROR_INVALID] = {"INVALID_REQUEST", 400, false},
 CODE = re.compile(r'\[ERROR_(\w+)\] = \{"(\w+)", (\d+), (true|false)\}')
 
@@ -136,15 +136,19 @@ class EveryOperation(unittest.TestCase):
             started = {"cmd": "read x; echo $x; read y", "id": name, "stdin_open": True, "detach": True, "timeout": 60}
             for method, path, body, status in (("GET", "/info", None, 200), ("POST", "/exec", started, 201),
                                                ("GET", "/processes", None, 200), ("GET", f"/processes/{name}", None, 200),
-                                               ("POST", f"/processes/{name}/stdin", b"in\n", 204),
+                                               ("POST", f"/processes/{name}/stdin", b"in\n", 200),
                                                ("GET", f"/processes/{name}/output", None, 200),
                                                ("GET", f"/processes/{name}/output?stdout_offset=99", None, 416),
-                                               ("POST", f"/processes/{name}/stdin?eof=1", b"", 204),
+                                               ("POST", f"/processes/{name}/stdin?eof=1", b"", 200),
                                                ("GET", f"/processes/{name}/output?follow=1", None, 200),
                                                ("POST", f"/processes/{name}/stdin", b"late", 409),
                                                ("POST", f"/processes/{name}/signal", {"signal": "TERM"}, 409),
                                                ("GET", f"/processes/{name}", None, 200),
                                                ("DELETE", f"/processes/{name}", None, 204),
+                                               ("GET", f"/processes/{name}/output?raw=stdout", None, 200),
+                                               ("GET", f"/processes/{name}/output?raw=both", None, 400),
+                                               ("POST", f"/processes/{name}/resize", {"cols": 9, "rows": 9}, 409),
+                                               ("GET", "/terminals", None, 200), ("GET", "/ws", None, 426),
                                                ("POST", "/processes", None, 405), ("GET", "/nothing", None, 404),
                                                ("POST", f"/processes/{name}/signal", b"x" * 5000, 413)):
                 self.assertEqual(self.ask(method, path, body, base).status, status, (method, path))
@@ -179,7 +183,8 @@ class EveryOperation(unittest.TestCase):
                      {"timeout": 86401}, {"timeout": "5"}, {"stdin": "x"}, {"stdin": None}, {"stdin": 1},
                      {"stdin_open": False}, {"stdin_open": "yes"}, {"id": "a.b_c-D"}, {"id": "../x"}, {"id": "y" * 65},
                      {"id": ""}, {"detach": True}, {"detach": 1}, {"stream": "none"}, {"stream": "xml"}, {"stream": None},
-                     {"tty": True}, {"user": "root"}, {"surprise": 1}):
+                     {"tty": True}, {"tty": 1}, {"tty": True, "cols": 1000}, {"tty": True, "rows": 0}, {"cols": 80},
+                     {"tty": False, "rows": 1}, {"user": "root"}, {"surprise": 1}):
             body = dict({"cmd": "true"}, **more)
             self.agree("sandboxd", "ExecRequest", body, self.ask("POST", "/exec", body))
 
@@ -189,6 +194,14 @@ class EveryOperation(unittest.TestCase):
                      {}, {"signal": 18, "surprise": 1}):
             self.ask("POST", "/exec", {"cmd": "exec sleep 60", "id": "signals", "detach": True})
             self.agree("sandboxd", "SignalRequest", body, self.ask("POST", "/processes/signals/signal", body))
+
+    def test_resize_takes_what_its_schema_allows(self):
+        self.ask("POST", "/exec", {"cmd": "exec sleep 60", "id": "sizes", "tty": True, "detach": True})
+        for body in ({"cols": 1, "rows": 1}, {"cols": 1000, "rows": 1000}, {"cols": 0, "rows": 1}, {"cols": 1, "rows": 1001},
+                     {"cols": 1}, {"rows": 1}, {}, {"cols": "1", "rows": 1}, {"cols": 1.5, "rows": 1},
+                     {"cols": 1, "rows": 1, "surprise": 1}):
+            self.agree("sandboxd", "ResizeRequest", body, self.ask("POST", "/processes/sizes/resize", body))
+        self.ask("DELETE", "/processes/sizes")
 
     def test_negotiate_takes_what_its_schema_allows(self):
         for body in ({}, {"mode": "attach_only"}, {"mode": "x"}, {"mode": 1}, {"sandbox": "auto"}, {"sandbox": ""},
@@ -277,7 +290,7 @@ class Replies(unittest.TestCase):
         seen = set()
         for reply in read_replies():
             operation = DOCUMENTS[reply["plane"]].find(reply["method"], reply["path"])
-            if operation is not None and 200 <= reply["status"] < 300:
+            if operation is not None and (200 <= reply["status"] < 300 or reply["status"] == 101):
                 seen.add((reply["plane"], operation.name))
         missing = [f"{plane} {operation.name}" for plane, document in DOCUMENTS.items() for operation in document.operations
                    if (plane, operation.name) not in seen and not operation.item.get("x-sealed")]

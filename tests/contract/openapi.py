@@ -2,6 +2,8 @@
 
 What OpenAPI 3.1 cannot say, the documents say in these fields:
   x-item-schema  beside the schema of a streamed media type: what each NDJSON line or SSE data is
+  x-last         beside x-item-schema: the types after which nothing comes; without it the rules are those of an exec's events
+  x-rest         of a path: its last parameter takes the rest, slashes too, and may be empty
   x-sealed       an operation whose 2xx only the other plane can get (the node link)
   x-status       in ErrorCode: the statuses that may come with each code
   x-retryable    in ErrorCode: the codes with "retryable": true
@@ -22,11 +24,11 @@ class Broken(Exception):
 
 
 class Operation:
-    def __init__(self, method, path, item):
+    def __init__(self, method, path, item, takes_rest=False):
         self.method, self.path, self.item = method.upper(), path, item
         self.name = item.get("operationId")
-        self.pattern = re.compile("".join("[^/]+" if part.startswith("{") else re.escape(part)
-                                          for part in re.split(r"(\{[^}]*\})", path)))
+        parts = ["[^/]+" if part.startswith("{") else re.escape(part) for part in re.split(r"(\{[^}]*\})", path) if part]
+        self.pattern = re.compile("".join(parts[:-1] + [".*"] if takes_rest else parts), re.DOTALL)
 
     def __repr__(self):
         return f"{self.method} {self.path}"
@@ -52,7 +54,7 @@ class Document:
                 base = re.sub(r"^https?://[^/]*", "", server["url"]).rstrip("/")
                 for method in METHODS:
                     if method in item:
-                        yield Operation(method, base + path, item[method])
+                        yield Operation(method, base + path, item[method], item.get("x-rest", False))
 
     def resolve(self, value):
         """Follows "$ref" of a response, header, parameter or body."""
@@ -140,7 +142,7 @@ class Document:
             for status in operation.item.get("responses", {}):
                 if not re.fullmatch(r"[1-5]\d\d|default", str(status)) or not isinstance(status, str):
                     told.append(f"{operation}: response {status!r} is no status in quotes")
-            if not any(str(status).startswith("2") for status in operation.item.get("responses", {})):
+            if not any(str(status).startswith(("101", "2")) for status in operation.item.get("responses", {})):
                 told.append(f"{operation}: no reply of success")
             told += [f"{operation}: security scheme {name} is not there" for needed in operation.item.get("security", [])
                      for name in needed if name not in schemes]
@@ -282,6 +284,9 @@ class Document:
             self.check_event(media["x-item-schema"], event, here)
             if ended:
                 raise Broken(f"{here} comes after the last one")
+            if "x-last" in media:
+                ended = event["type"] in media["x-last"]
+                continue
             if (event["type"] == "started") != (number == 0) and event["type"] != "error":
                 raise Broken(f"{here} is {event['type']}: started is the first, and only the first")
             ended = event["type"] in ("exit", "error")

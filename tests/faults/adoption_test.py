@@ -168,12 +168,12 @@ class Adoption(unittest.TestCase):
     def test_whether_stdin_is_open_is_told(self):
         grant = self.deployment.negotiate("stdin")
         self.ask(grant, "POST", "/exec", {"cmd": "wc -c", "id": "fed", "stdin_open": True, "detach": True})
-        self.assertEqual(self.ask(grant, "POST", "/processes/fed/stdin", b"abc").status, 204)
+        self.assertEqual(self.ask(grant, "POST", "/processes/fed/stdin", b"abc").status, 200)
         os.kill(self.split()[1], signal.SIGKILL)
         time.sleep(0.3)
         self.await_node()
         self.assertEqual(self.ask(grant, "GET", "/processes/fed").json["stdin"], "open")
-        self.assertEqual(self.ask(grant, "POST", "/processes/fed/stdin?eof=1", b"de").status, 204)
+        self.assertEqual(self.ask(grant, "POST", "/processes/fed/stdin?eof=1", b"de").status, 200)
         self.assertEqual(self.collect(grant, "fed")[0], "5\n")
         self.assertEqual(self.ask(grant, "GET", "/processes/fed").json["stdin"], "closed")
 

@@ -241,7 +241,7 @@ os._exit(0)"""
         started = self.ask("POST", "/exec", {"cmd": "trap 'echo caught; exit 9' USR1; read x; echo got $x; sleep 60 & wait",
                                              "id": "live-1", "stdin_open": True, "detach": True})
         self.assertEqual(started.status, 201)
-        self.assertEqual(self.ask("POST", "/processes/live-1/stdin?eof=1", b"word\n").status, 204)
+        self.assertEqual(self.ask("POST", "/processes/live-1/stdin?eof=1", b"word\n").status, 200)
         seen = self.ask("GET", "/processes/live-1").json
         self.assertEqual((seen["id"], seen["state"]), ("live-1", "running"))
         until = time.monotonic() + 5
@@ -274,7 +274,7 @@ os._exit(0)"""
                            ({"cmd": "x", "timeout": "5"}, "timeout"), ({"cmd": "x", "cwd": "/nope"}, "cwd"),
                            ({"cmd": "x", "cwd": "relative"}, "cwd"), ({"cmd": "x", "id": "../x"}, "id"),
                            ({"cmd": "x", "id": "y" * 65}, "id"), ({"cmd": "x", "stream": "xml"}, "stream"),
-                           ({"argv": ["/no/such/program"]}, "/no/such/program"), ({"cmd": "x", "tty": True}, "tty")):
+                           ({"argv": ["/no/such/program"]}, "/no/such/program"), ({"cmd": "x", "tty": "yes"}, "tty"), ({"cmd": "x", "rows": 5}, "tty")):
             reply = self.ask("POST", "/exec", body)
             self.assertEqual((reply.status, reply.code), (400, "INVALID_REQUEST"), (str(body)[:80], reply))
             self.assertIn(word, reply.json["error"]["message"], str(body)[:80])

@@ -50,7 +50,7 @@ static void test_exit(void)
     CHECK_TEXT(exited.data, "{\"type\":\"exit\",\"exit_code\":137,\"signal\":\"SIGKILL\",\"oom\":true,"
                             "\"usage\":{\"wall_ms\":5,\"cpu_ms\":0,\"max_rss\":0}}\n");
     events_started(&started, HTTP_NDJSON, &view);
-    CHECK_TEXT(started.data, "{\"type\":\"started\",\"id\":\"exe_1\",\"pid\":3}\n");
+    CHECK_TEXT(started.data, "{\"type\":\"started\",\"id\":\"exe_1\",\"pid\":3,\"tty\":false,\"stdin_offset\":0}\n");
     struct error err = {0};
     error_set(&err, ERROR_GONE, "ended: deleted");
     events_error(&failed, HTTP_NDJSON, &err);

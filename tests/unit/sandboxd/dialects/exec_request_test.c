@@ -73,9 +73,29 @@ static void test_refused(void)
     refused("{\"cmd\":\"a\",\"id\":\"../x\"}", "id");
     refused("{\"cmd\":\"a\",\"id\":\"\"}", "id");
     refused("{\"cmd\":\"a\",\"stream\":\"xml\"}", "stream");
-    refused("{\"cmd\":\"a\",\"tty\":true}", "tty: not served yet");
+    refused("{\"cmd\":\"a\",\"tty\":1}", "tty");
+    refused("{\"cmd\":\"a\",\"tty\":true,\"cols\":0}", "cols");
+    refused("{\"cmd\":\"a\",\"tty\":true,\"rows\":1001}", "rows");
+    refused("{\"cmd\":\"a\",\"cols\":80}", "tty");
+    refused("{\"cmd\":\"a\",\"bin\":true}", "unknown field \"bin\"");
+    refused("{\"cmd\":\"a\",\"type\":\"start\"}", "unknown field \"type\"");
     refused("{\"cmd\":\"a\",\"user\":\"root\"}", "user: not served yet");
     refused("{\"cmd\":\"a\",\"comand\":1}", "unknown field \"comand\"");
+}
+
+static void test_terminal(void)
+{
+    struct exec_request request;
+    struct error err;
+    CHECK(parse("{\"cmd\":\"a\",\"tty\":true,\"cols\":132}", &request, &err));
+    const struct command *command = request.command;
+    CHECK(command->terminal && command->with_stdin && command->stdin_stays_open);
+    CHECK(command->columns == 132 && command->rows == 24);
+    CHECK(command->variable_count == 0); /* TERM is a default of every terminal, below the sandbox's own: command_seal */
+    command_free(request.command);
+    CHECK(parse("{\"cmd\":\"a\",\"tty\":false}", &request, &err));
+    CHECK(!request.command->terminal && !request.command->with_stdin && request.command->variable_count == 0);
+    command_free(request.command);
 }
 
 static void test_hash(void)
@@ -99,6 +119,7 @@ int main(void)
 {
     test_taken();
     test_refused();
+    test_terminal();
     test_hash();
     return check_done();
 }

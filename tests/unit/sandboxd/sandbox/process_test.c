@@ -45,7 +45,7 @@ static void close_world(struct world *world)
 static struct process *start(struct world *world)
 {
     struct fi_started started = {.id = "one", .pid = 2};
-    int fds[FI_FDS] = {-1, -1, -1, -1, -1};
+    int fds[FI_FDS_MAX] = {-1, -1, -1, -1, -1, -1, -1};
     for (int i = 0; i < OUTPUT_STREAMS; i++) {
         int ends[2];
         CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);

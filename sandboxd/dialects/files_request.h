@@ -1,0 +1,55 @@
+/** files_request.h - what a request about files says: its path, where its token allows that, its parameters and fields;
+ *  and the record of a deed. */
+#pragma once
+
+#include "sandboxd/dialects/conditions.h"
+#include "sandboxd/sandbox/files.h"
+#include "shared/capability/scope.h"
+#include "shared/http/server.h"
+
+#include <jansson.h>
+
+/** The absolute path that the request's URL names. The caller frees it. */
+char *files_request_path(const struct http_request *request) MUST_USE;
+
+/** Whether a path could be one in a sandbox: absolute, 1..FRONT_FILES_PATH_MAX bytes, no empty, . or .. segment.
+ *  ERROR_INVALID calls it `name`. */
+bool files_request_check_path(const char *path, const char *name, struct error *err) MUST_USE;
+
+/** The folder within which the request's token allows `verb` at `path`: "" for the whole sandbox. NULL is
+ *  ERROR_CAPABILITY_DENIED, and recorded. It belongs to the identity. */
+const char *files_request_root(const struct http_request *request, enum scope_verb verb, const char *path,
+                               struct error *err) MUST_USE;
+
+/** As above for the path of the URL, into `asked`, with the path: what is not a path, or not allowed, is answered here,
+ *  and false. The other texts of `asked` are made "". */
+bool files_request_begin(struct http_request *request, enum scope_verb verb, char **path,
+                         struct files_request *asked) MUST_USE;
+
+/** ERROR_FORBIDDEN when the path is "/" or the scope's own folder: it is not for `deed` ("deleted"). */
+bool files_request_check_movable(const char *path, const char *root, const char *deed, struct error *err) MUST_USE;
+
+/** Headers of every reply that may show a file's bytes: browsers are to run none of it. */
+void files_request_headers(struct http_request *request);
+
+/** The conditions in the request's headers. */
+struct conditions files_request_conditions(const struct http_request *request) MUST_USE;
+
+/* ---- parameters; missing ones leave the value as it is. ERROR_INVALID says what is allowed ---- */
+
+bool files_request_switch(const struct http_request *request, const char *name, bool *value,
+                          struct error *err) MUST_USE;
+bool files_request_number(const struct http_request *request, const char *name, uint32_t lowest, uint32_t highest,
+                          uint32_t *value, struct error *err) MUST_USE;
+/** "0644" -> FILES_MODE and the mode. */
+bool files_request_mode(const char *text, struct files_request *asked, struct error *err) MUST_USE;
+
+/** ERROR_INVALID names a field of `body` that is none of `names` (the last is NULL). */
+bool files_request_fields(const json_t *body, const char *const *names, struct error *err) MUST_USE;
+/** A field of true or false. */
+bool files_request_flag(const json_t *body, const char *name, bool *value, struct error *err) MUST_USE;
+
+/** Records the deed `action` at `path`, and at `to` or with `more` ("key=value") when they are not NULL. Paths are
+ *  percent-encoded, and cut when they are long. */
+bool files_request_audit(const struct http_request *request, const char *action, const char *path, const char *to,
+                         const char *more, struct error *err) MUST_USE;
