@@ -11,8 +11,8 @@
 
 enum {
     FRAMING_READ_BYTES = 16384,
-    TURN_BYTES = 1 << 20, /* of one turn of the loop */
-    TURN_STEPS = 64
+    TURN_STEPS = 64,
+    PATIENCE_GRACES = 6 /* a minute's silence, of either side */
 };
 
 static const uint64_t SECOND_NS = 1000000000;
@@ -262,8 +262,11 @@ static void wait_for_reader(struct http_request *request)
 {
     struct http_pour *pour = &request->pour;
     stop_reading(request);
-    pour->waited_ns = waited_ns(pour, clock_boot_ns());
+    pour->full_since_ns = clock_boot_ns();
+    pour->waited_ns = waited_ns(pour, pour->full_since_ns);
     pour->waiting_since_ns = 0;
+    if (pour->timer == NULL)
+        set_timer(request, pour->full_since_ns);
     loop_watch_writable(pour->watch, on_room, request);
 }
 
@@ -272,10 +275,12 @@ static void pump(struct http_request *request)
 {
     struct http_pour *pour = &request->pour;
     struct error err;
-    size_t budget = TURN_BYTES;
+    size_t budget = request->worker->server->options.turn_bytes;
     enum step step = STEP_MOVED;
     for (int i = 0; i < TURN_STEPS && step == STEP_MOVED && budget > 0; i++)
         step = take_step(request, &budget, &err);
+    if (step == STEP_MOVED && !request->head.is_chunked && pour->left == 0)
+        step = STEP_END; /* the turn was used up by the last byte, and no other comes to wake us */
     if (step == STEP_END)
         end(request);
     else if (step == STEP_FAILED)
@@ -288,6 +293,45 @@ static void pump(struct http_request *request)
         wait_for_client(request);
 }
 
+static uint64_t patience_ms(const struct http_request *request)
+{
+    return PATIENCE_GRACES * (uint64_t)request->worker->server->options.body_grace_ms;
+}
+
+/* Whatever came fast counts for a while only: a body of gigabytes could pause for weeks otherwise. */
+static bool is_slow(struct http_request *request, uint64_t now_ns)
+{
+    const struct http_server_options *options = &request->worker->server->options;
+    struct http_pour *pour = &request->pour;
+    uint64_t waited_ms = waited_ns(pour, now_ns) / 1000000;
+    uint64_t due = waited_ms * options->body_min_rate / 1000;
+    uint64_t ahead = patience_ms(request) * options->body_min_rate / 1000;
+    pour->counted += pour->size - pour->looked_at;
+    pour->looked_at = pour->size;
+    if (pour->counted > due + ahead)
+        pour->counted = due + ahead;
+    return waited_ms >= options->body_grace_ms && pour->counted < due;
+}
+
+/* Its reader may have been stopped: by whoever it works for, or with it. */
+static bool is_stuck(const struct http_request *request, uint64_t now_ns)
+{
+    return now_ns - request->pour.full_since_ns >= patience_ms(request) * 1000000;
+}
+
+static void time_out(struct http_request *request, bool is_full)
+{
+    struct error err;
+    if (is_full)
+        error_set(&err, ERROR_TIMEOUT, "what takes the body has not read for %llu s",
+                  (unsigned long long)patience_ms(request) / 1000);
+    else
+        error_set(&err, ERROR_TIMEOUT, "the body came slower than %u bytes a second",
+                  request->worker->server->options.body_min_rate);
+    request->pour.is_slow = !is_full;
+    fail(request, &err);
+}
+
 static void on_timer(void *cookie)
 {
     struct http_request *request = cookie;
@@ -298,19 +342,12 @@ static void on_timer(void *cookie)
         pump(request);
         return;
     }
-    if (pour->waiting_since_ns == 0)
-        return; /* set again when the client's time counts again */
-    const struct http_server_options *options = &request->worker->server->options;
     uint64_t now_ns = clock_boot_ns();
-    uint64_t waited_ms = waited_ns(pour, now_ns) / 1000000;
-    if (waited_ms < options->body_grace_ms || pour->size >= waited_ms * options->body_min_rate / 1000) {
+    bool is_full = pour->waiting_since_ns == 0;
+    if (is_full ? is_stuck(request, now_ns) : is_slow(request, now_ns))
+        time_out(request, is_full);
+    else
         set_timer(request, now_ns);
-        return;
-    }
-    struct error err;
-    pour->is_slow = true;
-    error_set(&err, ERROR_TIMEOUT, "the body came slower than %u bytes a second", options->body_min_rate);
-    fail(request, &err);
 }
 
 void http_body_pour(struct http_request *request, int pipe,

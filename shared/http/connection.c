@@ -13,20 +13,33 @@ enum {
     HEAD_RESERVE_BYTES = 4096,
     RESERVE_BYTES = 65536,
     LINGER_BYTES = 4 << 20,
-    SPOOL_THRESHOLD_BYTES = 1 << 20
+    SPOOL_THRESHOLD_BYTES = 1 << 20,
+    LOOKS_A_STALL = 6 /* how often a reply on its way is looked at */
 };
 
 static const uint64_t SECOND_NS = 1000000000;
 static const uint64_t KEEP_ALIVE_NS = 60 * SECOND_NS; /* an idle connection between two requests */
 static const uint64_t LINGER_NS = 2 * SECOND_NS;
-static const uint64_t STALL_NS = 60 * SECOND_NS; /* a finished reply that the client does not take */
-static const uint64_t LOOK_NS = 10 * SECOND_NS;  /* how often a reply on its way is looked at */
 
 static void on_timer(void *cookie);
 
 static uint64_t head_timeout_ns(const struct http_connection *connection)
 {
     return (uint64_t)connection->worker->server->options.head_timeout_ms * 1000000;
+}
+
+static uint64_t stall_ns(const struct http_connection *connection)
+{
+    return (uint64_t)connection->worker->server->options.stall_ms * 1000000;
+}
+
+/* Something is on its way that the client may not leave lying: a finished reply, or what a stream said so of. */
+static bool has_to_take(const struct http_connection *connection)
+{
+    const struct http_request *request = connection->request;
+    if (connection->state != HTTP_RUNNING || request == NULL)
+        return false;
+    return request->phase == HTTP_ENDED || (request->phase == HTTP_STREAMING && request->stream.events->cut_stalled);
 }
 
 /* When this connection has to be looked at next; UINT64_MAX: never, something else will move it. */
@@ -42,7 +55,7 @@ static uint64_t next_look_ns(const struct http_connection *connection, uint64_t 
         return graced_ns > now_ns ? graced_ns : now_ns + SECOND_NS;
     }
     case HTTP_RUNNING:
-        return connection->request != NULL && connection->request->phase == HTTP_ENDED ? now_ns + LOOK_NS : UINT64_MAX;
+        return has_to_take(connection) ? now_ns + stall_ns(connection) / LOOKS_A_STALL : UINT64_MAX;
     case HTTP_LINGER:
         return connection->since_ns + LINGER_NS;
     }
@@ -67,7 +80,7 @@ void http_connection_set_state(struct http_connection *connection, enum http_sta
     arm(connection, connection->since_ns);
 }
 
-void http_connection_finishing(struct http_connection *connection)
+void http_connection_expect_taking(struct http_connection *connection)
 {
     connection->moved_ns = clock_boot_ns();
     arm(connection, connection->moved_ns);
@@ -82,14 +95,15 @@ static bool is_overdue(struct http_connection *connection, uint64_t now_ns)
         bool is_asked = connection->has_bytes || connection->is_fresh;
         return waited_ns >= (is_asked ? head_timeout_ns(connection) : KEEP_ALIVE_NS);
     }
-    if (connection->state != HTTP_RUNNING || connection->request == NULL || connection->request->phase != HTTP_ENDED)
+    if (!has_to_take(connection))
         return false;
     uint64_t acked = http_peer_acked(connection);
-    if (acked != connection->acked) {
+    bool is_idle = connection->request->phase == HTTP_STREAMING && !connection->request->stream.is_flying;
+    if (is_idle || acked != connection->acked) {
         connection->acked = acked;
         connection->moved_ns = now_ns;
     }
-    return now_ns - connection->moved_ns >= STALL_NS;
+    return now_ns - connection->moved_ns >= stall_ns(connection);
 }
 
 static void on_timer(void *cookie)
@@ -98,6 +112,8 @@ static void on_timer(void *cookie)
     connection->timer = NULL;
     uint64_t now_ns = clock_boot_ns();
     if (is_overdue(connection, now_ns)) {
+        if (connection->request != NULL)
+            http_stream_linger_never(connection->request); /* what it did not take is not kept for it */
         http_connection_doom(connection);
         return;
     }

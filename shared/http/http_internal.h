@@ -23,7 +23,8 @@ enum {
     HTTP_ID_BYTES = 65,
     HTTP_LABEL_BYTES = 65,
     HTTP_REQUEST_BUCKETS = 1024,
-    HTTP_ID_RANDOM_BYTES = 16
+    HTTP_ID_RANDOM_BYTES = 16,
+    HTTP_FILE_SMALL_BYTES = 65536 /* up to here a copy is faster than a write of its own */
 };
 
 struct http_server {
@@ -87,7 +88,7 @@ struct http_connection {
     bool is_peer_watched;
     bool is_upgraded;         /* a WebSocket: libh2o has let go of the socket */
     uint64_t since_ns;        /* boot time when state or has_bytes changed last */
-    uint64_t moved_ns, acked; /* RUNNING: when the client last took bytes of a finished reply */
+    uint64_t moved_ns, acked; /* RUNNING: when the client last took bytes that it has to take */
     size_t scanned;           /* HEAD: bytes that hold no end of the head */
     size_t head_bytes;        /* BODY */
     size_t drained_bytes;     /* LINGER */
@@ -129,7 +130,9 @@ struct http_pour {
     struct http_chunks chunks;
     uint64_t left;                        /* of a Content-Length */
     uint64_t size;                        /* bytes that are in the pipe */
+    uint64_t looked_at, counted;          /* of them, at the last look; and those that count towards the least rate */
     uint64_t waited_ns, waiting_since_ns; /* for the client; 0: the pipe is full */
+    uint64_t full_since_ns;               /* the pipe, or when it last had room */
     bool has_begun, is_reading;
     bool is_slow;  /* failed for that */
     bool is_whole; /* the connection holds nothing of the body any more */
@@ -203,8 +206,8 @@ bool http_connection_feed(struct http_connection *connection) MUST_USE;
 /** Puts the bytes behind the present request aside, where libh2o does not see them. */
 void http_connection_set_surplus(struct http_connection *connection, const char *data, size_t size);
 void http_connection_set_state(struct http_connection *connection, enum http_state state);
-/** The reply's last byte was queued: from now on the client has to take it. */
-void http_connection_finishing(struct http_connection *connection);
+/** The reply's last byte was queued, or its stream is cut when it stalls: from now on the client has to take it. */
+void http_connection_expect_taking(struct http_connection *connection);
 /** The request has ended; its memory goes after this. */
 void http_connection_request_ended(struct http_connection *connection);
 /** Right behind that: the rest of its body is thrown away for a moment, and then the connection closes. */
@@ -327,6 +330,8 @@ void http_file_done(struct http_request *request);
 /** One that still waits is not sent. */
 void http_file_forget(struct http_request *request);
 bool http_file_is_long_enough(int file, uint64_t offset, uint64_t size) MUST_USE;
+/** False when it is shorter. */
+bool http_file_read(int file, uint64_t offset, char *data, size_t size) MUST_USE;
 
 bool http_peers_open(struct http_worker *worker, struct error *err) MUST_USE;
 void http_peers_on_ready(h2o_socket_t *socket, const char *broken);
@@ -335,5 +340,7 @@ void http_peer_watch(struct http_request *request);
 void http_peer_forget(struct http_connection *connection);
 /** Bytes that the client has acknowledged in all. */
 uint64_t http_peer_acked(const struct http_connection *connection) MUST_USE;
+/** Whether something that was sent is not acknowledged yet. */
+bool http_peer_has_to_take(const struct http_connection *connection) MUST_USE;
 
 void http_access_log(const struct http_request *request);

@@ -8,10 +8,12 @@
 #include "shared/http/http_internal.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 enum { EVENTS_MAX = 64 };
@@ -53,6 +55,12 @@ uint64_t http_peer_acked(const struct http_connection *connection)
     if (getsockopt(h2o_socket_get_fd(connection->socket), IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
         return 0;
     return info.tcpi_bytes_acked;
+}
+
+bool http_peer_has_to_take(const struct http_connection *connection)
+{
+    int unacked = 0;
+    return ioctl(h2o_socket_get_fd(connection->socket), SIOCOUTQ, &unacked) == 0 && unacked > 0;
 }
 
 /* A WebSocket's peer that sent a FIN is through, as soon as what it sent before was read: reading tells. Only one that

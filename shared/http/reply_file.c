@@ -1,5 +1,5 @@
 /* reply_file.c - files that go out by sendfile(2), beside libh2o: while it has nothing in flight, the connection's
- * socket is ours. */
+ * socket is ours. Small ones are read and go with what stands before them, in one write. */
 #include "shared/base/cleanup.h"
 #include "shared/http/http_internal.h"
 
@@ -8,8 +8,6 @@
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
-
-enum { TURN_BYTES = 1 << 20 }; /* of one turn of the loop */
 
 /* With a reset, so that nobody takes what went out for the whole. */
 static void break_off(struct http_request *request)
@@ -42,7 +40,7 @@ void http_file_move(struct http_request *request)
     if (request->phase == HTTP_GONE)
         return; /* the connection is about to close */
     int socket = h2o_socket_get_fd(request->connection->socket);
-    size_t budget = TURN_BYTES;
+    size_t budget = request->worker->server->options.turn_bytes;
     while (file->left > 0 && budget > 0) {
         size_t size = file->left < budget ? (size_t)file->left : budget;
         ssize_t sent = sendfile(socket, file->fd, &file->offset, size);
@@ -84,6 +82,32 @@ bool http_file_is_long_enough(int file, uint64_t offset, uint64_t size)
            size <= (uint64_t)found.st_size - offset;
 }
 
+bool http_file_read(int file, uint64_t offset, char *data, size_t size)
+{
+    size_t had = 0;
+    while (had < size) {
+        ssize_t got = pread(file, data + had, size - had, (off_t)(offset + had));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        had += (size_t)got;
+    }
+    return true;
+}
+
+/* False: it is to be sent the other way, which also tells by a reset that it is shorter. */
+static bool reply_small(struct http_request *request, int file, uint64_t offset, uint64_t size)
+{
+    if (size > HTTP_FILE_SMALL_BYTES)
+        return false;
+    char *data = h2o_mem_alloc_pool(&request->h2o->pool, (size_t)size);
+    if (!http_file_read(file, offset, data, (size_t)size))
+        return false;
+    http_reply_finish(request, data, (size_t)size);
+    return true;
+}
+
 static void on_head_sent(h2o_generator_t *generator, h2o_req_t *h2o UNUSED)
 {
     http_file_move(HTTP_OWNER(struct http_request, generator, generator));
@@ -107,6 +131,8 @@ void http_reply_file(struct http_request *request, int status, const char *type,
         http_reply_finish(request, NULL, size);
         return;
     }
+    if (reply_small(request, file, offset, size))
+        return;
     request->file = (struct http_file){
         .step = HTTP_FILE_HEAD, .fd = TAKE_FD(taken), .offset = (off_t)offset, .left = size, .moved = on_moved};
     request->h2o->res.content_length = size;

@@ -126,7 +126,7 @@ void http_request_end(struct http_request *request)
     request->phase = HTTP_ENDED;
     request->gone = NULL;
     http_request_forget(request);
-    http_connection_finishing(request->connection);
+    http_connection_expect_taking(request->connection);
 }
 
 static void tell_gone(struct http_request *request)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -20,6 +21,11 @@ enum {
     BODY_GRACE_MS = 10000,
     BODY_MIN_RATE = 1024,
     SPOOL_MAX_BYTES = 256 << 20,
+    STALL_MS = 60000,
+    TURN_BYTES = 1 << 20,
+    KEEP_IDLE_S = 60,
+    KEEP_INTERVAL_S = 10,
+    KEEP_PROBES = 6,
     SPOOL_THRESHOLD_BYTES = 1 << 20
 };
 
@@ -37,10 +43,27 @@ static void set_defaults(struct http_server_options *options)
         options->body_min_rate = BODY_MIN_RATE;
     if (options->spool_max_bytes == 0)
         options->spool_max_bytes = SPOOL_MAX_BYTES;
+    if (options->stall_ms == 0)
+        options->stall_ms = STALL_MS;
+    if (options->turn_bytes == 0)
+        options->turn_bytes = TURN_BYTES;
     if (options->ping_ms == 0)
         options->ping_ms = HTTP_WEBSOCKET_PING_MS;
     if (options->pong_ms == 0)
         options->pong_ms = HTTP_WEBSOCKET_PONG_MS;
+}
+
+/* Accepted connections take it over. Where nothing is sent, nothing else tells of a client whose machine is gone. */
+static void keep_alive(int fd)
+{
+    const struct {
+        int level, name, value;
+    } OPTIONS[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+                   {IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE_S},
+                   {IPPROTO_TCP, TCP_KEEPINTVL, KEEP_INTERVAL_S},
+                   {IPPROTO_TCP, TCP_KEEPCNT, KEEP_PROBES}};
+    for (size_t i = 0; i < sizeof OPTIONS / sizeof OPTIONS[0]; i++)
+        (void)setsockopt(fd, OPTIONS[i].level, OPTIONS[i].name, &OPTIONS[i].value, sizeof OPTIONS[i].value);
 }
 
 static bool listen_at(struct http_server *server, const struct addrinfo *address, struct error *err)
@@ -50,6 +73,7 @@ static bool listen_at(struct http_server *server, const struct addrinfo *address
         return error_set_errno(err, ERROR_INTERNAL, "socket");
     const int on = 1;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* connections in TIME_WAIT do not count */
+    keep_alive(fd);
     /* No SO_REUSEPORT: a second server on this port has to fail, not to share it. */
     if (bind(fd, address->ai_addr, address->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
         bool is_taken = errno == EADDRINUSE;

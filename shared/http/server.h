@@ -21,36 +21,39 @@ struct http_request;
 
 /* Where a route accepts its credential (protocol.md, 3 "Carriers"). */
 enum http_carrier {
-    HTTP_BEARER = 1 << 0,  /* Authorization: Bearer <t> */
-    HTTP_API_KEY = 1 << 1, /* X-API-Key: <k>, or Authorization: ApiKey <k> */
-    HTTP_PATH = 1 << 2,    /* /c/<token>/rest instead of /s/{sandbox}/rest */
-    HTTP_QUERY = 1 << 3,   /* ?token= */
+    HTTP_BEARER = 1 << 0,   /* Authorization: Bearer <t> */
+    HTTP_API_KEY = 1 << 1,  /* X-API-Key: <k>, or Authorization: ApiKey <k> */
+    HTTP_PATH = 1 << 2,     /* /c/<token>/rest instead of /s/{sandbox}/rest */
+    HTTP_QUERY = 1 << 3,    /* ?token= */
     HTTP_PROTOCOL = 1 << 4, /* Sec-WebSocket-Protocol: parley.v1, bearer.<token> */
-    HTTP_LATER = 1 << 5,   /* none need come with the head: the handler asks for it (a WebSocket's first frame). Then authorize
-                              is not called, and the identity is NULL until the handler sets one */
-    HTTP_POURS = 1 << 6    /* no carrier, but said beside them: the handler is called when the head is there and takes the body with
-                              http_body_pour; it is never held here, so body_max_bytes alone bounds it */
+    /* None need come with the head: the handler asks for it (a WebSocket's first frame). Then authorize is not called,
+     * and the identity is NULL until the handler sets one. */
+    HTTP_LATER = 1 << 5,
+    /* No carrier, but said beside them: the handler is called when the head is there and takes the body with
+     * http_body_pour; it is never held here, so body_max_bytes alone bounds it. */
+    HTTP_POURS = 1 << 6
 };
 
 /** One row of a dialect's table. */
 struct http_route {
-    const char *method;    /* "GET" (serves HEAD too) ... or "*" */
-    const char *path;      /* "/s/{sandbox}/processes/{id}"; {x} is one segment, a last {x...} the rest (any bytes but NUL: a file's
-                              name need not be UTF-8; no empty, . or .. segment). A path that
-                              begins with /s/{sandbox} and takes HTTP_PATH is also served below /c/{token}, where it
-                              has no parameter "sandbox". A literal beats {x}, {x} beats {x...}; {x...} may be empty */
-    unsigned carriers;     /* bits of enum http_carrier; 0 only with needs NULL */
-    const char *needs;     /* scope ("process") or role ("user"); "" any valid credential; NULL open to everybody: machines ask
-                              these all the time, successes are logged at debug level */
+    const char *method; /* "GET" (serves HEAD too) ... or "*" */
+    /* "/s/{sandbox}/processes/{id}"; {x} is one segment, a last {x...} the rest (any bytes but NUL: a file's name need
+     * not be UTF-8; no empty, . or .. segment). A path that begins with /s/{sandbox} and takes HTTP_PATH is also served
+     * below /c/{token}, where it has no parameter "sandbox". A literal beats {x}, that {x...}, which may be empty. */
+    const char *path;
+    unsigned carriers; /* bits of enum http_carrier; 0 only with needs NULL */
+    /* Scope ("process") or role ("user"); "" any valid credential; NULL open to everybody: machines ask these all the
+     * time, successes are logged at debug level. */
+    const char *needs;
     size_t body_max_bytes; /* 0: no body */
     void (*handle)(struct http_request *request);
 };
 
 struct http_server_options {
-    const char *host;    /* address to listen on, "127.0.0.1" */
-    uint16_t port;       /* 0: any free one, see http_server_port */
-    unsigned loops;      /* threads, 1..64 */
-    const char *name;    /* for the log's area */
+    const char *host; /* address to listen on, "127.0.0.1" */
+    uint16_t port;    /* 0: any free one, see http_server_port */
+    unsigned loops;   /* threads, 1..64 */
+    const char *name; /* for the log's area */
     const struct http_route *routes;
     size_t route_count;
     /** Judges the request's credential against its route, and may http_request_set_identity. Called when the head is
@@ -60,13 +63,15 @@ struct http_server_options {
     /** Called on each loop's thread before it serves, and before it ends; may be NULL. */
     void (*loop_started)(struct loop *loop, void *context);
     void (*loop_ending)(struct loop *loop, void *context);
-    void *context;       /* http_server_context, and the two hooks' argument */
-    unsigned head_timeout_ms;    /* a whole head within this; 0: 10 s */
-    unsigned body_min_rate;      /* bytes/s a body must keep up on average after the grace; 0: 1024 */
-    unsigned body_grace_ms;      /* 0: 10 s */
-    size_t spool_max_bytes;      /* bytes of bodies in memory or spooled, whole server; 0: 256 MiB */
-    const char *spool_folder;    /* where bodies over 1 MiB go, NULL: "/tmp". The process's first server decides */
-    unsigned ping_ms, pong_ms;   /* of WebSockets: HTTP_WEBSOCKET_PING_MS, HTTP_WEBSOCKET_PONG_MS; 0: those */
+    void *context;             /* http_server_context, and the two hooks' argument */
+    unsigned head_timeout_ms;  /* a whole head within this; 0: 10 s */
+    unsigned body_min_rate;    /* bytes/s a body must keep up on average after the grace; 0: 1024 */
+    unsigned body_grace_ms;    /* 0: 10 s */
+    size_t spool_max_bytes;    /* bytes of bodies in memory or spooled, whole server; 0: 256 MiB */
+    size_t turn_bytes;         /* of one poured body or file in one turn of a loop, as others wait; 0: 1 MiB */
+    unsigned stall_ms;         /* a client that takes nothing of a finished reply for so long is gone; 0: 60 s */
+    const char *spool_folder;  /* where bodies over 1 MiB go, NULL: "/tmp". The process's first server decides */
+    unsigned ping_ms, pong_ms; /* of WebSockets: HTTP_WEBSOCKET_PING_MS, HTTP_WEBSOCKET_PONG_MS; 0: those */
 };
 
 /** Listens and starts the threads. Two routes for one method and path are ERROR_INVALID, a taken port ERROR_CONFLICT.
@@ -101,7 +106,7 @@ const char *http_request_parameter(const struct http_request *request, const cha
 const char *http_request_query(const struct http_request *request, const char *name) MUST_USE;
 /** Whether the query has only parameters of these names (the last is NULL): ERROR_INVALID names another. */
 bool http_request_query_only(const struct http_request *request, const char *const *names, struct error *err) MUST_USE;
-/** A header by lower-case name; NULL when missing. Repeated Authorization, X-API-Key or Content-Type: refused before. */
+/** A header by lower-case name; NULL when missing. Those that must not be repeated (head.c, ONCE): 400 before. */
 const char *http_request_header(const struct http_request *request, const char *name) MUST_USE;
 /** The credential in the carrier this route takes (path beats header; a `pk_` key beside a capability is ignored where
  *  the route does not take HTTP_API_KEY), NULL when there is none. Two different ones: 400 before. */
@@ -133,8 +138,9 @@ struct http_request *http_request_find(struct loop *loop, uint64_t number) MUST_
 
 /* ---- all of them ---- */
 
-/** Calls visit for each living request of the calling loop: its body still arrives, it waits for its answer, it streams,
- *  is a WebSocket, or the end of its reply is still on its way. Visit may http_request_revoke the one it is given, and end no other. */
+/** Calls visit for each living request of the calling loop: its body still arrives, it waits for its answer, it
+ *  streams, is a WebSocket, or the end of its reply is still on its way. Visit may http_request_revoke the one it is
+ *  given, and end no other. */
 void http_requests_each(struct loop *loop, void (*visit)(void *cookie, struct http_request *request), void *cookie);
 
 /** Ends a living request that its handler may know of: its credential holds no more. One whose body still arrives, or
@@ -164,10 +170,13 @@ json_t *http_error_json(const struct http_request *request, const struct error *
 void http_request_when_gone(struct http_request *request, void (*gone)(void *cookie), void *cookie);
 
 struct http_stream_events {
-    void (*drained)(struct http_request *request, void *cookie); /* everything sent so far has been handed to the kernel */
+    /* Everything sent so far has been handed to the kernel. */
+    void (*drained)(struct http_request *request, void *cookie);
     void (*gone)(void *cookie); /* client left or server stops; the request is dead. Not called after http_stream_end */
     /* http_request_revoke was called: may http_stream_send a last word; the request is dead afterwards. NULL: gone */
     void (*cut)(struct http_request *request, void *cookie, const struct error *err);
+    /* For one that holds something dear: a client that takes nothing of what was sent for stall_ms is gone. */
+    bool cut_stalled;
 };
 
 #define HTTP_STREAM_FULL_BYTES (256 * 1024)
@@ -195,25 +204,29 @@ size_t http_stream_send_json(struct http_request *request, enum http_framing fra
 /** Of a route that pours: the Content-Length, or UINT64_MAX when it is not said (chunked). */
 uint64_t http_body_length(const struct http_request *request) MUST_USE;
 
-/** Moves the body into `pipe` (a pipe's write end, taken, made non-blocking) as it comes and as the pipe takes it, by splice
- *  where it can. At the body's end closes it and then calls poured(cookie, size, NULL) on this loop, once; never inside of
- *  this call. Or an error, with `size` what went through: TOO_LARGE, TIMEOUT (slower than the body's least rate while the
- *  pipe had room; http_reply_error makes it 408), INVALID (a broken chunk), CONFLICT when nobody reads the pipe any more.
- *  A client that leaves is told by http_request_when_gone as ever, also after poured; then poured is not called any more.
- *  In both cases the pipe is closed after the call, so that its reader can be ended before it takes the end of the pipe
- *  for the body's. To be called once, in or after the handler, before the reply. A reply without it, or before its end,
- *  closes the pipe without a word, goes out, and closes the connection behind it (RFC 9112, 9.3). "100 Continue" is sent
- *  by this call. */
+/** Moves the body into `pipe` (a pipe's write end, taken, made non-blocking) as it comes and as the pipe takes it,
+ *  by splice where it can. At the body's end closes it and then calls poured(cookie, size, NULL) on this loop, once;
+ *  never inside of this call. Or an error, with `size` what went through: TOO_LARGE, TIMEOUT (slower than the body's
+ *  least rate while the pipe had room, or silent for six of its graces, which http_reply_error makes 408; or the
+ *  pipe was full for as long), INVALID (a broken chunk), CONFLICT when nobody reads the pipe any more. A client that
+ *  leaves is told by http_request_when_gone as ever, also after poured; then poured is not called any more. In both
+ *  cases the pipe is closed after the call, so that its reader can be ended before it takes the end of the pipe for
+ *  the body's. To be called once, in or after the handler, before the reply. A reply without it, or before its end,
+ *  closes the pipe without a word, goes out, and closes the connection behind it (RFC 9112, 9.3). "100 Continue" is
+ *  sent by this call. */
 void http_body_pour(struct http_request *request, int pipe,
                     void (*poured)(void *cookie, uint64_t size, const struct error *err), void *cookie);
 
-/** The whole reply: `size` bytes of the regular file `file` (taken) from `offset` on, with Content-Length, by sendfile(2).
- *  HEAD gets the head alone. A file that turns out shorter breaks the connection off. The request is dead for its caller.
- *  sendfile waits for the file's disk, so it must be of a file system that waits for nobody else (no FUSE). */
-void http_reply_file(struct http_request *request, int status, const char *type, int file, uint64_t offset, uint64_t size);
+/** The whole reply: `size` bytes of the regular file `file` (taken) from `offset` on, with Content-Length, by
+ *  sendfile(2); up to 64 KiB are read and go with the head. HEAD gets the head alone. A file that turns out shorter
+ *  breaks the connection off. The request is dead for its caller. sendfile waits for the file's disk, so it must be of
+ *  a file system that waits for nobody else (no FUSE). */
+void http_reply_file(struct http_request *request, int status, const char *type, int file, uint64_t offset,
+                     uint64_t size);
 
-/** In a stream: queues `size` bytes of `file` (duplicated; the caller keeps its own) from `offset` behind what waits, by
- *  sendfile; one at a time, the next when drained was called. What is sent later stands behind it. None for size 0. False:
- *  the file is shorter or another is on its way, and the stream was aborted. One that gets shorter on the way breaks the
- *  connection off, and the owner is told gone. http_request_revoke does not finish it and sends no last word in it. */
+/** In a stream: queues `size` bytes of `file` (duplicated; the caller keeps its own) from `offset` behind what waits,
+ *  by sendfile, or up to 64 KiB as http_stream_send does; one at a time, the next when drained was called. What is sent
+ *  later stands behind it. None for size 0. False: the file is shorter or another is on its way, and the stream was
+ *  aborted. One that gets shorter on the way breaks the connection off, and the owner is told gone. http_request_revoke
+ *  does not finish it and sends no last word in it. */
 bool http_stream_send_file(struct http_request *request, int file, uint64_t offset, uint64_t size) MUST_USE;

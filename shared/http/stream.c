@@ -163,6 +163,8 @@ void http_stream_start(struct http_request *request, int status, const char *typ
         h2o->http1_is_persistent = 0; /* the end of the connection is the end of the reply */
     request->generator = (h2o_generator_t){.proceed = on_proceed};
     stream->is_flying = true;
+    if (events->cut_stalled)
+        http_connection_expect_taking(request->connection);
     h2o_start_response(h2o, &request->generator);
     h2o_send(h2o, NULL, 0, H2O_SEND_STATE_IN_PROGRESS); /* the head goes out now */
     http_pour_head_sent(request);
@@ -180,28 +182,45 @@ size_t http_stream_send(struct http_request *request, const void *data, size_t s
     return stream->waiting.length + stream->flying.length;
 }
 
-bool http_stream_send_file(struct http_request *request, int file, uint64_t offset, uint64_t size)
+/* Whole, as other bytes of the stream. False: it is shorter than that. */
+static bool send_small(struct http_request *request, int file, uint64_t offset, size_t size)
 {
-    struct http_stream *stream = &request->stream;
-    if (request->phase != HTTP_STREAMING)
+    char data[HTTP_FILE_SMALL_BYTES];
+    if (!http_file_read(file, offset, data, size))
         return false;
-    if (stream->is_muted || size == 0)
-        return true;
-    bool is_free = request->file.step == HTTP_FILE_NONE;
+    http_stream_send(request, data, size);
+    return true;
+}
+
+static bool send_large(struct http_request *request, int file, uint64_t offset, uint64_t size)
+{
     /* A number of our own: what the caller closes and opens behind our back is never sent. */
-    int own = is_free && http_file_is_long_enough(file, offset, size) ? fcntl(file, F_DUPFD_CLOEXEC, 0) : -1;
-    if (own < 0) {
-        http_stream_abort(request);
+    int own = http_file_is_long_enough(file, offset, size) ? fcntl(file, F_DUPFD_CLOEXEC, 0) : -1;
+    if (own < 0)
         return false;
-    }
     request->file = (struct http_file){.step = HTTP_FILE_WAITS,
                                        .fd = own,
                                        .offset = (off_t)offset,
                                        .left = size,
-                                       .before = stream->waiting.length,
+                                       .before = request->stream.waiting.length,
                                        .moved = on_file_moved};
     fly(request);
-    return request->phase == HTTP_STREAMING;
+    return true;
+}
+
+bool http_stream_send_file(struct http_request *request, int file, uint64_t offset, uint64_t size)
+{
+    if (request->phase != HTTP_STREAMING)
+        return false;
+    if (request->stream.is_muted || size == 0)
+        return true;
+    bool is_free = request->file.step == HTTP_FILE_NONE;
+    bool is_small = size <= HTTP_FILE_SMALL_BYTES;
+    bool is_sent = is_free && (is_small ? send_small(request, file, offset, (size_t)size)
+                                        : send_large(request, file, offset, size));
+    if (!is_sent)
+        http_stream_abort(request);
+    return is_sent;
 }
 
 void http_stream_end(struct http_request *request)

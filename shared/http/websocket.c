@@ -18,7 +18,8 @@ enum {
                                                         can interrupt it */
     CUT_BYTES = 8 << 20,                             /* a sender that never looks at what waits */
     IGNORED_BYTES = 4 << 20,                         /* while the peer's close frame is awaited */
-    KEEP_BYTES = 4096,                               /* a larger buffer goes when it is empty */
+    UNSENT_BYTES = 128 << 10, /* in the kernel; it would take MiB for a peer that takes nothing */
+    KEEP_BYTES = 4096,        /* a larger buffer goes when it is empty */
     REASON_BYTES = HTTP_CONTROL_BYTES - 2
 };
 
@@ -52,7 +53,7 @@ struct http_websocket {
     uint64_t timer_ns;           /* when the timer fires */
     uint64_t heard_ns, asked_ns; /* the last byte from the peer; our ping that is not answered, 0: none */
     uint64_t end_ns;             /* not OPEN: given up then */
-    uint64_t acked;
+    uint64_t moved_ns, acked;    /* when the peer took something at last, or there was nothing to take */
     size_t ignored_bytes;
 };
 
@@ -298,25 +299,50 @@ static uint64_t option_ns(unsigned ms)
     return (uint64_t)ms * 1000000;
 }
 
+/* One that says much and takes nothing is no better than one that is silent: others may wait for it. */
+static uint64_t stuck_ns(const struct http_websocket *socket)
+{
+    const struct http_server_options *options = &socket->request->worker->server->options;
+    return socket->moved_ns + option_ns(options->ping_ms) + option_ns(options->pong_ms);
+}
+
 static uint64_t next_look_ns(const struct http_websocket *socket)
 {
     const struct http_server_options *options = &socket->request->worker->server->options;
     if (socket->state != OPEN)
         return socket->end_ns;
-    return socket->asked_ns != 0 ? socket->asked_ns + option_ns(options->pong_ms)
-                                 : socket->heard_ns + option_ns(options->ping_ms);
+    uint64_t silent_ns = socket->asked_ns != 0 ? socket->asked_ns + option_ns(options->pong_ms)
+                                               : socket->heard_ns + option_ns(options->ping_ms);
+    return silent_ns < stuck_ns(socket) ? silent_ns : stuck_ns(socket);
 }
 
-/* A peer that is not listened to, because it takes nothing or its owner pauses, cannot be heard. */
-static void listen_for_it(struct http_websocket *socket, uint64_t now_ns)
+/* What it takes says that it lives, too: our ping may stand behind much that it has yet to read, and a peer whose owner
+ * pauses is not listened to. */
+static void look_at_it(struct http_websocket *socket, uint64_t now_ns)
 {
     uint64_t acked = http_peer_acked(socket->request->connection);
-    bool is_moving = !wants_read(socket) && acked != socket->acked;
-    if (socket->is_paused || is_moving)
+    bool is_busy = pending(socket) > 0 || http_peer_has_to_take(socket->request->connection);
+    bool is_moving = acked != socket->acked;
+    if (!is_busy || is_moving)
+        socket->moved_ns = now_ns;
+    if (socket->is_paused || (is_busy && is_moving))
         socket->heard_ns = now_ns;
     socket->acked = acked;
     if (socket->heard_ns > socket->asked_ns)
         socket->asked_ns = 0;
+}
+
+static void judge_silence(struct http_websocket *socket, uint64_t now_ns)
+{
+    look_at_it(socket, now_ns);
+    bool is_overdue = now_ns >= next_look_ns(socket);
+    if ((is_overdue && socket->asked_ns != 0) || now_ns >= stuck_ns(socket)) {
+        end_and_tell(socket, CLOSING, 4408, "nothing was heard for too long");
+    } else if (is_overdue || socket->is_paused) { /* of a peer that is not listened to, its kernel answers */
+        socket->asked_ns = socket->is_paused ? 0 : now_ns;
+        socket->wants_ping = true;
+        fly(socket);
+    }
 }
 
 static void on_timer(void *cookie)
@@ -324,19 +350,11 @@ static void on_timer(void *cookie)
     struct http_websocket *socket = cookie;
     socket->timer = NULL;
     uint64_t now_ns = clock_boot_ns();
-    if (socket->state == OPEN)
-        listen_for_it(socket, now_ns);
-    bool is_overdue = now_ns >= next_look_ns(socket);
-    if (is_overdue && socket->state != OPEN) {
+    if (socket->state == OPEN) {
+        judge_silence(socket, now_ns);
+    } else if (now_ns >= next_look_ns(socket)) {
         doom(socket);
         return;
-    }
-    if (is_overdue && socket->asked_ns != 0) {
-        end_and_tell(socket, CLOSING, 4408, "nothing was heard for too long");
-    } else if (is_overdue) {
-        socket->asked_ns = now_ns;
-        socket->wants_ping = true;
-        fly(socket);
     }
     arm(socket);
     update_reading(socket);
@@ -366,8 +384,9 @@ static void on_upgraded(void *cookie UNUSED, h2o_socket_t *h2o, size_t head_byte
     h2o->data = NULL;
     h2o_buffer_dispose(&h2o->input); /* the head; what came behind it is the surplus */
     h2o_buffer_init(&h2o->input, &h2o_socket_buffer_prototype);
-    const int on = 1;
+    const int on = 1, unsent = UNSENT_BYTES;
     (void)setsockopt(h2o_socket_get_fd(h2o), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    (void)setsockopt(h2o_socket_get_fd(h2o), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
     if (connection->worker->is_stopping)
         http_websocket_stop(socket);
     fly(socket);
@@ -396,7 +415,7 @@ struct http_websocket *http_websocket_accept(struct http_request *request, const
     socket->events = events;
     socket->cookie = cookie;
     socket->frames = http_frames_new(on_read, socket, message_max);
-    socket->heard_ns = clock_boot_ns();
+    socket->heard_ns = socket->moved_ns = clock_boot_ns();
     request->websocket = socket;
     request->phase = HTTP_SOCKET;
     request->gone = NULL;

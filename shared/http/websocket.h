@@ -8,8 +8,10 @@
 
 #define HTTP_WEBSOCKET_FULL_BYTES  (256 * 1024)  /* of what waits to be sent: stop until drained */
 #define HTTP_WEBSOCKET_MESSAGE_MAX (1024 * 1024) /* of one message that comes in; more: close 1009 */
-#define HTTP_WEBSOCKET_PING_MS     20000         /* a ping after so long without a byte from the peer ... */
-#define HTTP_WEBSOCKET_PONG_MS     20000         /* ... and the end (4408) when nothing comes for so long after it */
+/* A ping after so long without a byte from the peer, and the end (4408) when nothing comes for so long after it, nor is
+ * anything taken that was sent before it; or when nothing is taken for both. */
+#define HTTP_WEBSOCKET_PING_MS 20000
+#define HTTP_WEBSOCKET_PONG_MS 20000
 
 struct http_websocket;
 

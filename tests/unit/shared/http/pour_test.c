@@ -573,6 +573,43 @@ static void test_slow_client(void)
     close(fd);
 }
 
+static struct http_server *start_impatient(void)
+{
+    struct http_server_options options = {.host = "127.0.0.1",
+                                          .loops = 1,
+                                          .routes = ROUTES,
+                                          .route_count = sizeof ROUTES / sizeof ROUTES[0],
+                                          .authorize = authorize,
+                                          .body_grace_ms = 100,
+                                          .body_min_rate = 1000};
+    struct error err = {0};
+    struct http_server *impatient = http_server_start(&options, &err);
+    CHECK(impatient != NULL);
+    client_port = http_server_port(impatient);
+    return impatient;
+}
+
+/* What came fast pays for a pause, but not for one without end. Nor may who reads the pipe pause without end. */
+static void test_stalled(bool is_read, const char *status)
+{
+    uint16_t port = client_port;
+    AUTO(http_server) *impatient = start_impatient();
+    reset();
+    atomic_store(&may_read, is_read);
+    int fd = client_open();
+    client_say(fd, "PUT /all HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n");
+    CHECK(client_send(fd, block, sizeof block)); /* a minute's worth of bytes */
+    double began = seconds_now();
+    CHECK(wait_for(&failures, 1, 4000) && atomic_load(&last_kind) == ERROR_TIMEOUT);
+    CHECK(seconds_now() - began > 0.5);
+    atomic_store(&may_read, true);
+    client_read_all(fd, reply, sizeof reply, 1000);
+    CHECK(strncmp(reply, status, strlen(status)) == 0);
+    CHECK(wait_for(&freed, 1, 1000));
+    close(fd);
+    client_port = port;
+}
+
 /* While the reader takes its time the client is not blamed, and nothing spins. */
 static void test_slow_reader(void)
 {
@@ -691,6 +728,37 @@ static void test_large(bool is_chunked)
     close(fd);
 }
 
+/* Bodies whose last byte is also the last that a turn may take. */
+static void test_whole_turns(void)
+{
+    enum { TURN = 4096 };
+    struct http_server_options options = {.host = "127.0.0.1",
+                                          .loops = 1,
+                                          .routes = ROUTES,
+                                          .route_count = sizeof ROUTES / sizeof ROUTES[0],
+                                          .authorize = authorize,
+                                          .turn_bytes = TURN};
+    struct error err = {0};
+    AUTO(http_server) *careful = http_server_start(&options, &err);
+    CHECK(careful != NULL);
+    uint16_t port = client_port;
+    client_port = http_server_port(careful);
+    reset();
+    int fd = client_open();
+    for (unsigned round = 1; round <= 5; round++) {
+        char head[128];
+        snprintf(head, sizeof head, "PUT /all HTTP/1.1\r\nHost: h\r\nContent-Length: %u\r\n\r\n", round * TURN);
+        client_say(fd, head);
+        CHECK(wait_for(&handled, round, 5000)); /* so that no byte of it came with the head */
+        client_send(fd, block, (size_t)round * TURN);
+        reply[0] = '\0';
+        client_read_reply(fd, reply, sizeof reply);
+        CHECK(told_size() == (size_t)round * TURN);
+    }
+    close(fd);
+    client_port = port;
+}
+
 static void test_stopped(void)
 {
     reset();
@@ -723,10 +791,13 @@ int main(void)
     test_half_closed();
     test_half_sent();
     test_slow_client();
+    test_stalled(true, "HTTP/1.1 408 ");
+    test_stalled(false, "HTTP/1.1 504 ");
     test_slow_reader();
     test_revoked();
     test_large(false);
     test_large(true);
+    test_whole_turns();
     test_stopped();
     stop_server();
     return check_done();

@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-enum { FILE_BYTES = 24 << 20 };
+enum { FILE_BYTES = 24 << 20, SMALL_BYTES = 65536, STALL_MS = 1500 };
 
 static struct http_server *server;
 static atomic_uint handled, gone, drained, cuts, walked, visited;
@@ -83,7 +83,7 @@ static void answer_shrinking(struct http_request *request)
     atomic_fetch_add(&handled, 1);
     int shrinking = memfd_create("shrinking", MFD_CLOEXEC);
     CHECK(ftruncate(shrinking, 1000) == 0);
-    http_reply_file(request, 200, "application/octet-stream", shrinking, 0, 5000);
+    http_reply_file(request, 200, "application/octet-stream", shrinking, 0, number(request, "size", 5000));
 }
 
 /* Streams "begin", `parts` of the file, and "end". */
@@ -125,6 +125,8 @@ static void parts_cut(struct http_request *request, void *cookie, const struct e
 }
 
 static const struct http_stream_events PARTS_EVENTS = {.drained = next_part, .gone = parts_gone, .cut = parts_cut};
+static const struct http_stream_events DEAR_EVENTS = {
+    .drained = next_part, .gone = parts_gone, .cut = parts_cut, .cut_stalled = true};
 
 static void answer_parts(struct http_request *request)
 {
@@ -132,8 +134,22 @@ static void answer_parts(struct http_request *request)
     struct parts *parts = memory_new(sizeof *parts);
     *parts = (struct parts){.left = (unsigned)number(request, "parts", 3),
                             .part_bytes = (unsigned)number(request, "bytes", 100000)};
-    http_stream_start(request, 200, "application/octet-stream", &PARTS_EVENTS, parts);
+    bool is_dear = number(request, "dear", 0) != 0;
+    http_stream_start(request, 200, "application/octet-stream", is_dear ? &DEAR_EVENTS : &PARTS_EVENTS, parts);
     http_stream_send(request, "begin", 5);
+}
+
+static void count_gone(void *cookie)
+{
+    (void)cookie;
+    atomic_fetch_add(&gone, 1);
+}
+
+static void answer_quietly(struct http_request *request)
+{
+    static const struct http_stream_events EVENTS = {.gone = count_gone, .cut_stalled = true};
+    http_stream_start(request, 200, "text/plain", &EVENTS, NULL);
+    http_stream_send(request, "a", 1);
 }
 
 static const struct http_stream_events NO_EVENTS = {.drained = NULL};
@@ -167,6 +183,7 @@ static const struct http_route ROUTES[] = {
     {"GET", "/later", 0, NULL, 0, answer_later},
     {"GET", "/shrinking", 0, NULL, 0, answer_shrinking},
     {"GET", "/parts", 0, NULL, 0, answer_parts},
+    {"GET", "/quiet", 0, NULL, 0, answer_quietly},
     {"GET", "/queued", 0, NULL, 0, answer_queued},
     {"GET", "/short", 0, NULL, 0, answer_too_short},
     {"PUT", "/file", HTTP_POURS, NULL, 1 << 20, answer_file},
@@ -292,14 +309,17 @@ static void test_unwanted_body(void)
     close(fd);
 }
 
-static void test_shorter(void)
+static void test_shorter(unsigned claimed)
 {
     reset();
     int fd = client_open();
-    client_say(fd, "GET /shrinking HTTP/1.1\r\nHost: h\r\n\r\n");
+    char request[64], length[64];
+    snprintf(request, sizeof request, "GET /shrinking?size=%u HTTP/1.1\r\nHost: h\r\n\r\n", claimed);
+    snprintf(length, sizeof length, "Content-Length: %u\r\n", claimed);
+    client_say(fd, request);
     size_t size = client_read_all(fd, reply, sizeof reply, 2000);
     const char *body = client_body(reply);
-    CHECK(strstr(reply, "Content-Length: 5000\r\n") == NULL || (body != NULL && (size_t)(reply + size - body) <= 1000));
+    CHECK(strstr(reply, length) == NULL || (body != NULL && (size_t)(reply + size - body) <= 1000));
     char byte;
     CHECK(recv(fd, &byte, 1, 0) <= 0);
     close(fd);
@@ -371,6 +391,42 @@ static void test_leaving(const char *request, unsigned told)
     CHECK(is_idle() && atomic_load(&gone) == told);
 }
 
+/* Clients that take nothing: a finished reply is cut, and a stream when it wants that. */
+static void test_stalling(void)
+{
+    reset();
+    int fds[3];
+    const char *const asked[] = {"/file", "/parts?parts=2&bytes=12000000&dear=1", "/parts?parts=2&bytes=12000000"};
+    for (int i = 0; i < 3; i++) {
+        char request[96];
+        snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", asked[i]);
+        fds[i] = client_open_small(4096);
+        client_say(fds[i], request);
+    }
+    CHECK(wait_for(&handled, 3, 1000));
+    CHECK(wait_for(&gone, 1, 3 * STALL_MS));
+    sleep_ms(STALL_MS);
+    CHECK(atomic_load(&gone) == 1);
+    CHECK(client_read_all(fds[2], large, FILE_BYTES + 4096, 1000) > FILE_BYTES - 2000000);
+    for (int i = 0; i < 2; i++)
+        CHECK(client_read_all(fds[i], large, FILE_BYTES + 4096, 1000) < FILE_BYTES / 2);
+    for (int i = 0; i < 3; i++)
+        close(fds[i]);
+    CHECK(is_idle());
+}
+
+/* One that waits for its owner does not stall. */
+static void test_quiet(void)
+{
+    reset();
+    int fd = client_open();
+    client_say(fd, "GET /quiet HTTP/1.1\r\nHost: h\r\n\r\n");
+    sleep_ms(3 * STALL_MS);
+    CHECK(atomic_load(&gone) == 0 && client_read_all(fd, reply, sizeof reply, 100) > 0 && !client_is_closed(fd, 100));
+    close(fd);
+    CHECK(wait_for(&gone, 1, 1000));
+}
+
 /* The bytes of a chunked reply's body, joined; SIZE_MAX when it is broken. */
 static size_t join_chunks(const char *body, char *to)
 {
@@ -419,13 +475,29 @@ static void test_stream(const char *query, unsigned parts, size_t part_bytes, bo
     close(fd);
 }
 
+/* A large one is a chunk of its own; a small one goes with what waits. */
+static void test_order(size_t bytes)
+{
+    int fd = client_open();
+    char request[64];
+    snprintf(request, sizeof request, "GET /queued?bytes=%zu HTTP/1.1\r\nHost: h\r\n\r\n", bytes);
+    client_say(fd, request);
+    client_read_all(fd, large, FILE_BYTES, 300);
+    char *body = strstr(large, "\r\n\r\n"), *joined = memory_new(bytes + 4096);
+    CHECK(body != NULL && join_chunks(body + 4, joined) == bytes + 3);
+    CHECK(joined[0] == '<' && is_content(joined + 1, 10, bytes) && memcmp(joined + 1 + bytes, ">!", 2) == 0);
+    CHECK(is_alive(fd));
+    free(joined);
+    close(fd);
+}
+
 static void test_queued(void)
 {
     int fd = client_open();
     client_say(fd, "GET /queued HTTP/1.1\r\nHost: h\r\n\r\n");
     client_read_all(fd, reply, sizeof reply, 300);
     char want[64];
-    snprintf(want, sizeof want, "1\r\n<\r\n14\r\n%.20s\r\n2\r\n>!\r\n0\r\n\r\n", content + 10);
+    snprintf(want, sizeof want, "17\r\n<%.20s>!\r\n0\r\n\r\n", content + 10);
     CHECK_TEXT(client_body(reply), want);
     CHECK(is_alive(fd));
     client_say(fd, "HEAD /queued HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -457,6 +529,7 @@ int main(void)
     struct http_server_options options = {.host = "127.0.0.1",
                                           .loops = 2,
                                           .name = "file",
+                                          .stall_ms = STALL_MS,
                                           .routes = ROUTES,
                                           .route_count = sizeof ROUTES / sizeof ROUTES[0]};
     struct error err = {0};
@@ -475,7 +548,8 @@ int main(void)
     test_logged("GET /parts?parts=3&bytes=1000 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", " bytes=3008 ");
     test_old_client();
     test_unwanted_body();
-    test_shorter();
+    test_shorter(5000);
+    test_shorter(500000);
     test_slow_client();
     test_revoked("GET /file HTTP/1.1\r\nHost: h\r\n\r\n", 0);
     test_revoked("GET /parts?parts=2&bytes=12000000 HTTP/1.1\r\nHost: h\r\n\r\n", 1);
@@ -485,6 +559,11 @@ int main(void)
     test_stream("parts=2&bytes=12000000", 2, 12000000, false);
     test_stream("parts=2&bytes=12000000", 2, 12000000, true);
     test_stream("parts=50&bytes=1", 50, 1, false);
+    test_stalling();
+    test_quiet();
+    test_order(SMALL_BYTES);
+    test_order(SMALL_BYTES + 1);
+    test_order(1 << 20);
     test_queued();
     CHECK(is_idle());
     http_server_stop(server, 1000);

@@ -1,6 +1,8 @@
 /* server_test.c - requests and replies over a real socket: routes, carriers, headers, keep-alive, pipelining, HEAD. */
 #include "fixture.h"
 
+#include <netinet/tcp.h>
+
 static char reply[1 << 16];
 
 static void test_plain(void)
@@ -75,6 +77,8 @@ static void test_smuggling(void)
         "GET /hello HTTP/1.1\r\nHost: h\r\nExpect: 200-ok\r\n\r\n",
         "GET /keys HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer a\r\nAuthorization: Bearer a\r\n\r\n",
         "GET /keys HTTP/1.1\r\nHost: h\r\nX-API-Key: a\r\nX-API-Key: a\r\n\r\n",
+        "GET /hello HTTP/1.1\r\nHost: h\r\nIf-None-Match: \"a\"\r\nIf-None-Match: *\r\n\r\n",
+        "GET /hello HTTP/1.1\r\nHost: h\r\nIf-Range: \"a\"\r\nIf-Range: \"b\"\r\n\r\n",
         "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Type: a\r\nContent-Type: b\r\nContent-Length: 0\r\n\r\n"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         int fd = client_open();
@@ -237,9 +241,45 @@ static void test_conflict(void)
     CHECK(http_server_start(&options, &err) == NULL && err.kind == ERROR_INVALID);
 }
 
+/* The server's end of a connection whose other end is `client`; -1 when there is none. */
+static int server_end(int client)
+{
+    struct sockaddr_in own, peer;
+    socklen_t size = sizeof own;
+    CHECK(getsockname(client, (struct sockaddr *)&own, &size) == 0);
+    for (int fd = 3; fd < 256; fd++) {
+        size = sizeof peer;
+        if (getpeername(fd, (struct sockaddr *)&peer, &size) == 0 && peer.sin_port == own.sin_port)
+            return fd;
+    }
+    return -1;
+}
+
+static int tcp_option(int fd, int level, int name)
+{
+    int value = -1;
+    socklen_t size = sizeof value;
+    return getsockopt(fd, level, name, &value, &size) == 0 ? value : -1;
+}
+
+/* A client whose machine is gone is noticed within two minutes also where nothing is sent. */
+static void test_kept_alive(void)
+{
+    int client = client_open();
+    client_say(client, "GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");
+    CHECK(client_read_reply(client, reply, sizeof reply) > 0);
+    int fd = server_end(client);
+    CHECK(tcp_option(fd, SOL_SOCKET, SO_KEEPALIVE) == 1);
+    CHECK(tcp_option(fd, IPPROTO_TCP, TCP_KEEPIDLE) +
+              tcp_option(fd, IPPROTO_TCP, TCP_KEEPINTVL) * tcp_option(fd, IPPROTO_TCP, TCP_KEEPCNT) ==
+          120);
+    close(client);
+}
+
 int main(void)
 {
     fixture_start((struct http_server_options){0});
+    test_kept_alive();
     CHECK(http_server_loop_count(fixture) == 2 && loop_index(http_server_loop(fixture, 1)) == 1);
     test_plain();
     test_not_found_and_method();
