@@ -186,6 +186,8 @@ bool conditions_for_change(const struct conditions *asked, struct files_request 
     struct files_version version = {0};
     if (asked->if_match && asked->if_none_match)
         return error_set(err, ERROR_INVALID, "If-Match and If-None-Match exclude each other");
+    if (asked->if_unmodified_since)
+        return error_set(err, ERROR_INVALID, "If-Unmodified-Since is not served for a change: send If-Match");
     if (asked->if_none_match && strcmp(asked->if_none_match, "*") != 0)
         return error_set(err, ERROR_INVALID, "If-None-Match: only * is served for a change");
     if (asked->if_match && !read_one_tag(asked->if_match, &is_any, &version, err))

@@ -42,7 +42,7 @@ enum conditions_part conditions_range(const struct conditions *asked, const stru
                                       uint64_t *offset, uint64_t *size) MUST_USE;
 
 /** If-Match and If-None-Match of a request that changes the file, as a files_request says them. ERROR_INVALID for what
- *  is not served (several tags), ERROR_PRECONDITION for a tag that no file here can have. */
+ *  is not served (several tags, a date), ERROR_PRECONDITION for a tag that no file here can have. */
 bool conditions_for_change(const struct conditions *asked, struct files_request *request, struct error *err) MUST_USE;
 
 /** Content-Range of a piece: "bytes A-B/T" (size > 0), or "bytes *" "/T" (size 0): what came so far? ERROR_INVALID. */

@@ -119,8 +119,8 @@ static bool parse_stdin_open(struct parsing *parsing, const json_t *value, struc
     if (!parse_switch(value, "stdin_open", &stays_open, err))
         return false;
     parsing->command->stdin_stays_open = stays_open;
-    if (stays_open)
-        parsing->command->with_stdin = true;
+    if (stays_open || parsing->form == OF_FRAME) /* which has no `stdin` that could be all of it */
+        parsing->command->with_stdin = stays_open;
     return true;
 }
 
@@ -194,8 +194,8 @@ static const struct field FIELDS[] = {
     {"cwd", OF_EXEC | OF_FRAME, parse_cwd},
     {"env", OF_EXEC | OF_FRAME, parse_env},
     {"stdin", OF_EXEC, parse_stdin},
-    {"stdin_open", OF_EXEC, parse_stdin_open},
-    {"timeout", OF_EXEC, parse_timeout},
+    {"stdin_open", OF_EXEC | OF_FRAME, parse_stdin_open},
+    {"timeout", OF_EXEC | OF_FRAME, parse_timeout},
     {"id", OF_EXEC | OF_FRAME, parse_id},
     {"detach", OF_EXEC, parse_detach},
     {"stream", OF_EXEC, parse_stream},

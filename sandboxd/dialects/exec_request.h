@@ -24,8 +24,8 @@ struct exec_frame {
     bool binary, acks;       /* `bin`, `ack` */
 };
 
-/** A frame `start`: with neither cmd nor argv it is a login shell; tty is true unless the frame says no, stdin stays
- *  open. Errors as above. */
+/** A frame `start`: with neither cmd nor argv it is a login shell; tty is true unless the frame says no, and so is
+ *  stdin_open. Errors as above. */
 bool exec_request_parse_frame(struct exec_frame *frame, const json_t *body, struct error *err) MUST_USE;
 
 /** Columns or rows, 1..FRONT_INIT_CELLS_MAX; ERROR_INVALID names the field. */

@@ -1,6 +1,7 @@
 /* files.c - the table of routes, and what each reads from its query. */
 #include "sandboxd/dialects/files.h"
 
+#include "sandboxd/dialects/fields.h"
 #include "sandboxd/dialects/files_answer.h"
 #include "sandboxd/dialects/files_archive.h"
 #include "sandboxd/dialects/files_change.h"
@@ -8,7 +9,6 @@
 #include "sandboxd/dialects/files_list.h"
 #include "sandboxd/dialects/files_request.h"
 #include "sandboxd/dialects/files_watch.h"
-#include "sandboxd/dialects/plane.h"
 
 #include <string.h>
 
@@ -32,10 +32,20 @@ static bool read_flag(const struct http_request *request, const char *name, enum
                       struct files_request *asked, struct error *err)
 {
     bool is_set = false;
-    if (!files_request_switch(request, name, &is_set, err))
+    if (!fields_query_switch(request, name, &is_set, err))
         return false;
     if (is_set)
         asked->flags |= (uint32_t)flag;
+    return true;
+}
+
+static bool read_number(const struct http_request *request, const char *name, uint32_t highest, uint32_t *value,
+                        struct error *err)
+{
+    uint64_t number = *value;
+    if (!fields_query_number(request, name, 1, highest, &number, err))
+        return false;
+    *value = (uint32_t)number;
     return true;
 }
 
@@ -60,8 +70,8 @@ static bool read_list(const struct http_request *request, struct files_request *
     asked->operation = FILES_LIST;
     asked->depth = 1;
     return http_request_query_only(request, NAMES, err) &&
-           files_request_number(request, "depth", 1, DEPTH_MAX, &asked->depth, err) &&
-           files_request_number(request, "limit", 1, LIMIT_MAX, &asked->limit, err);
+           read_number(request, "depth", DEPTH_MAX, &asked->depth, err) &&
+           read_number(request, "limit", LIMIT_MAX, &asked->limit, err);
 }
 
 static bool read_pattern(const struct http_request *request, const char *name, const char **pattern, struct error *err)
@@ -80,7 +90,7 @@ static bool read_glob(const struct http_request *request, struct files_request *
     asked->operation = FILES_GLOB;
     asked->limit = FOUND_DEFAULT;
     return http_request_query_only(request, NAMES, err) && read_pattern(request, "glob", &asked->pattern, err) &&
-           files_request_number(request, "limit", 1, LIMIT_MAX, &asked->limit, err);
+           read_number(request, "limit", LIMIT_MAX, &asked->limit, err);
 }
 
 static bool read_grep(const struct http_request *request, struct files_request *asked, struct error *err)
@@ -93,14 +103,14 @@ static bool read_grep(const struct http_request *request, struct files_request *
         return false;
     return read_flag(request, "ignore_case", FILES_IGNORE_CASE, asked, err) &&
            read_flag(request, "fixed", FILES_FIXED, asked, err) &&
-           files_request_number(request, "limit", 1, LIMIT_MAX, &asked->limit, err);
+           read_number(request, "limit", LIMIT_MAX, &asked->limit, err);
 }
 
 /* Which of the five a GET is; two at once are told by the parameter that the first does not know. */
 static bool read_get(const struct http_request *request, struct files_request *asked, struct error *err)
 {
     bool stat = false, list = false;
-    if (!files_request_switch(request, "stat", &stat, err) || !files_request_switch(request, "list", &list, err))
+    if (!fields_query_switch(request, "stat", &stat, err) || !fields_query_switch(request, "list", &list, err))
         return false;
     if (stat)
         return read_stat(request, asked, err);
@@ -125,7 +135,7 @@ static void handle_get(struct http_request *request)
     else if (asked.operation == FILES_OPEN)
         files_get_start(request, &asked);
     else if (asked.operation == FILES_STAT)
-        files_answer_start(request, &asked, -1, path, reply_entry);
+        files_answer_start(request, &asked, -1, NULL, reply_entry);
     else
         files_list_start(request, &asked);
 }
@@ -142,8 +152,7 @@ static bool begin_archive(struct http_request *request, enum scope_verb verb, ch
     struct error err = {0};
     error_set(&err, ERROR_CAPABILITY_DENIED, "an archive needs %s of the whole sandbox; the token names a folder",
               verb == SCOPE_FS_RW ? "fs:rw" : "fs:ro");
-    struct plane_refusal refusal = {.action = "refuse", .reason = capability_refusal_name(CAPABILITY_SCOPE_MISSING)};
-    plane_record_refusal(request, &caller_of(request)->claims, &refusal, &err);
+    files_request_record_denial(request, *path, &err);
     http_reply_error(request, &err);
     return false;
 }
@@ -182,8 +191,7 @@ static void handle_archive_put(struct http_request *request)
     struct error err = {0};
     if (!begin_archive(request, SCOPE_FS_RW, &path, &asked))
         return;
-    if (http_request_query_only(request, NAMES, &err) &&
-        files_request_audit(request, "archive.put", path, NULL, NULL, &err))
+    if (http_request_query_only(request, NAMES, &err))
         files_archive_put(request, &asked);
     else
         http_reply_error(request, &err);

@@ -3,6 +3,7 @@
 
 #include "sandboxd/dialects/conditions.h"
 #include "sandboxd/dialects/files_entry.h"
+#include "sandboxd/dialects/files_request.h"
 #include "sandboxd/dialects/plane.h"
 #include "shared/base/memory.h"
 
@@ -13,9 +14,12 @@ struct files_answer {
     struct http_request *request;
     struct files_call *call;
     char *path;
+    const char *action; /* of the record; NULL: there is none */
+    char *detail;
     files_answer_reply *reply;
     struct files_found found;
     uint64_t size; /* of the body */
+    bool pours;    /* the body is not all there: without it nothing is done */
 };
 
 /* Whoever frees it has answered, or nobody is there to be answered. */
@@ -24,12 +28,16 @@ static void answer_free(struct files_answer *answer)
     files_cancel(answer->call);
     text_done(&answer->found.entry);
     free(answer->path);
+    free(answer->detail);
     free(answer);
 }
 
 static void on_gone(void *cookie)
 {
-    answer_free(cookie);
+    struct files_answer *answer = cookie;
+    if (answer->action && answer->pours)
+        plane_record_failure(answer->request, answer->action, answer->detail, 0, "broken off before the body's end");
+    answer_free(answer);
 }
 
 static void fail(struct files_answer *answer, const struct error *err)
@@ -40,6 +48,8 @@ static void fail(struct files_answer *answer, const struct error *err)
         snprintf(range, sizeof range, "bytes */%" PRIu64, answer->found.received);
         http_reply_header(request, "Content-Range", range);
     }
+    if (answer->action)
+        plane_record_failure(request, answer->action, answer->detail, error_http_status(err->kind), err->message);
     http_reply_error(request, err);
     answer_free(answer);
 }
@@ -80,12 +90,23 @@ static void on_over(void *cookie, const struct files_record *done, const struct 
 
 static const struct files_events EVENTS = {.record = on_record, .over = on_over};
 
+/* Takes the descriptor; NULL: it was answered that there is no room for the record. */
 static struct files_answer *start(struct http_request *request, const struct files_request *asked, int descriptor,
-                                  const char *path, files_answer_reply *reply)
+                                  const struct files_deed *deed, files_answer_reply *reply)
 {
+    AUTO_FREE char *detail = deed ? files_request_detail(asked, deed->more) : NULL;
+    struct error err = {0};
+    if (deed && !plane_audit(request, &err, deed->action, "%s", detail)) {
+        if (descriptor >= 0)
+            close(descriptor);
+        http_reply_error(request, &err);
+        return NULL;
+    }
     struct files_answer *answer = memory_new(sizeof *answer);
     answer->request = request;
-    answer->path = memory_string(path);
+    answer->path = memory_string(asked->to_path[0] ? asked->to_path : asked->path);
+    answer->action = deed ? deed->action : NULL;
+    answer->detail = TAKE(detail);
     answer->reply = reply;
     answer->call = files_start(plane_of(request)->sandboxes, caller_of(request)->claims.sandbox_id, asked, descriptor,
                                &EVENTS, answer);
@@ -94,9 +115,9 @@ static struct files_answer *start(struct http_request *request, const struct fil
 }
 
 void files_answer_start(struct http_request *request, const struct files_request *asked, int descriptor,
-                        const char *path, files_answer_reply *reply)
+                        const struct files_deed *deed, files_answer_reply *reply)
 {
-    (void)start(request, asked, descriptor, path, reply);
+    (void)start(request, asked, descriptor, deed, reply);
 }
 
 /* ---- bodies ---- */
@@ -104,6 +125,7 @@ void files_answer_start(struct http_request *request, const struct files_request
 static void on_poured(void *cookie, uint64_t size, const struct error *err)
 {
     struct files_answer *answer = cookie;
+    answer->pours = false;
     if (err &&
         err->kind == ERROR_CONFLICT) { /* nobody reads it: why, the helper tells; tar may have seen all it needs */
         files_commit(answer->call, size);
@@ -123,7 +145,7 @@ static void on_poured(void *cookie, uint64_t size, const struct error *err)
     files_commit(answer->call, size);
 }
 
-void files_answer_pour(struct http_request *request, const struct files_request *asked, const char *path,
+void files_answer_pour(struct http_request *request, const struct files_request *asked, const struct files_deed *deed,
                        files_answer_reply *reply, uint64_t size)
 {
     int ends[2];
@@ -132,8 +154,13 @@ void files_answer_pour(struct http_request *request, const struct files_request 
         http_reply_error(request, &err);
         return;
     }
-    struct files_answer *answer = start(request, asked, ends[0], path, reply);
+    struct files_answer *answer = start(request, asked, ends[0], deed, reply);
+    if (!answer) {
+        close(ends[1]);
+        return;
+    }
     answer->size = size;
+    answer->pours = true;
     http_body_pour(request, ends[1], on_poured, answer);
 }
 

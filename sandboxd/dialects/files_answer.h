@@ -18,13 +18,21 @@ struct files_found {
 typedef void files_answer_reply(struct http_request *request, const struct files_found *found,
                                 const struct files_record *done);
 
-/** Takes charge of the request's answer and starts the operation (`descriptor` as in files_start). The entry is shown
- * with `path`. `reply` is called when it went well; an error is answered here. */
+/** What an operation changes, for the audit: recorded before it begins (else it is not begun), and once more when it
+ * failed. */
+struct files_deed {
+    const char *action; /* "write" */
+    const char *more;   /* "key=value"; may be NULL */
+};
+
+/** Takes charge of the request's answer and starts the operation (`descriptor` as in files_start); a NULL `deed`
+ *  changes nothing. The entry is shown with the path where it is afterwards. `reply` is called when it went well; an
+ * error is answered here. */
 void files_answer_start(struct http_request *request, const struct files_request *asked, int descriptor,
-                        const char *path, files_answer_reply *reply);
+                        const struct files_deed *deed, files_answer_reply *reply);
 
 /** The same of an operation that takes the request's body, which has to be `size` bytes long (UINT64_MAX: any size). */
-void files_answer_pour(struct http_request *request, const struct files_request *asked, const char *path,
+void files_answer_pour(struct http_request *request, const struct files_request *asked, const struct files_deed *deed,
                        files_answer_reply *reply, uint64_t size);
 
 /** {entry}, with `status` and the header ETag. */

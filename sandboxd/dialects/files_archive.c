@@ -49,7 +49,7 @@ static void on_drained(struct http_request *request UNUSED, void *cookie)
         files_flow_pause(packing->flow, false);
 }
 
-static const struct http_stream_events STREAM_EVENTS = {.drained = on_drained, .gone = on_gone};
+static const struct http_stream_events STREAM_EVENTS = {.drained = on_drained, .gone = on_gone, .cut_stalled = true};
 
 static void start_stream(struct packing *packing)
 {
@@ -156,5 +156,6 @@ void files_archive_put(struct http_request *request, struct files_request *asked
 {
     asked->operation = FILES_UNPACK;
     asked->flags |= FILES_PARENTS;
-    files_answer_pour(request, asked, asked->path, reply_unpacked, UINT64_MAX);
+    struct files_deed deed = {.action = "archive.put"};
+    files_answer_pour(request, asked, &deed, reply_unpacked, UINT64_MAX);
 }

@@ -1,6 +1,7 @@
 /* files_change.c - each change is read, checked against the token, recorded, and only then begun. */
 #include "sandboxd/dialects/files_change.h"
 
+#include "sandboxd/dialects/fields.h"
 #include "sandboxd/dialects/files_answer.h"
 #include "sandboxd/dialects/files_request.h"
 #include "shared/base/memory.h"
@@ -9,12 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { EDITS_MAX = 1000, UPLOAD_BYTES = 65 };
-
-static void refuse(struct http_request *request, const struct error *err)
-{
-    http_reply_error(request, err);
-}
+enum { EDITS_MAX = 1000, UPLOAD_BYTES = 65, MORE_BYTES = 160 };
 
 /* ---- PUT ---- */
 
@@ -32,13 +28,11 @@ static void reply_written(struct http_request *request, const struct files_found
 
 static bool read_mtime(const struct http_request *request, struct files_request *asked, struct error *err)
 {
-    const char *text = http_request_query(request, "mtime_ns");
-    uint64_t ns;
-    if (!text)
-        return true;
-    if (!text_parse_u64(text, strlen(text), INT64_MAX, &ns))
-        return error_set(err, ERROR_INVALID, "mtime_ns: nanoseconds since 1970");
-    asked->flags |= FILES_MTIME;
+    uint64_t ns = 0;
+    if (!fields_query_number(request, "mtime_ns", 0, INT64_MAX, &ns, err))
+        return false;
+    if (http_request_query(request, "mtime_ns"))
+        asked->flags |= FILES_MTIME;
     asked->mtime_ns = (int64_t)ns;
     return true;
 }
@@ -76,7 +70,7 @@ static bool read_put(const struct http_request *request, struct files_request *a
     const char *mode = http_request_query(request, "mode");
     bool parents = true;
     asked->operation = FILES_WRITE;
-    if (!http_request_query_only(request, NAMES, err) || !files_request_switch(request, "parents", &parents, err) ||
+    if (!http_request_query_only(request, NAMES, err) || !fields_query_switch(request, "parents", &parents, err) ||
         (mode && !files_request_mode(mode, asked, err)) || !read_mtime(request, asked, err) ||
         !read_piece(request, asked, upload, err) || !conditions_for_change(&conditions, asked, err))
         return false;
@@ -85,16 +79,17 @@ static bool read_put(const struct http_request *request, struct files_request *a
     return true;
 }
 
-static bool audit_put(const struct http_request *request, const struct files_request *asked, struct error *err)
+/* What the record says beside the path. */
+static void describe_put(const struct http_request *request, const struct files_request *asked,
+                         char more[static MORE_BYTES])
 {
-    char more[160] = "";
     uint64_t length = http_body_length(request);
+    more[0] = 0;
     if (asked->operation == FILES_PIECE)
-        snprintf(more, sizeof more, "upload=%s piece=%" PRIu64 "+%" PRIu64 "/%" PRIu64, asked->upload, asked->offset,
+        snprintf(more, MORE_BYTES, "upload=%s piece=%" PRIu64 "+%" PRIu64 "/%" PRIu64, asked->upload, asked->offset,
                  asked->size, asked->total);
     else if (length != UINT64_MAX)
-        snprintf(more, sizeof more, "size=%" PRIu64, length);
-    return files_request_audit(request, "write", asked->path, NULL, more[0] ? more : NULL, err);
+        snprintf(more, MORE_BYTES, "size=%" PRIu64, length);
 }
 
 void files_change_put(struct http_request *request)
@@ -102,23 +97,20 @@ void files_change_put(struct http_request *request)
     AUTO_FREE char *path = NULL;
     struct files_request asked;
     struct error err = {0};
-    char upload[UPLOAD_BYTES];
+    char upload[UPLOAD_BYTES], more[MORE_BYTES];
     if (!files_request_begin(request, SCOPE_FS_RW, &path, &asked))
         return;
     if (!read_put(request, &asked, upload, &err)) {
-        refuse(request, &err);
+        http_reply_error(request, &err);
         return;
     }
-    bool is_question = asked.operation == FILES_PIECE && asked.size == 0;
-    if (!is_question && !audit_put(request, &asked, &err)) {
-        refuse(request, &err);
+    if (asked.operation == FILES_PIECE && asked.size == 0) { /* only asks */
+        files_answer_start(request, &asked, -1, NULL, reply_written);
         return;
     }
-    if (is_question)
-        files_answer_start(request, &asked, -1, path, reply_written);
-    else
-        files_answer_pour(request, &asked, path, reply_written,
-                          asked.operation == FILES_PIECE ? asked.size : UINT64_MAX);
+    describe_put(request, &asked, more);
+    struct files_deed deed = {.action = "write", .more = more[0] ? more : NULL};
+    files_answer_pour(request, &asked, &deed, reply_written, asked.operation == FILES_PIECE ? asked.size : UINT64_MAX);
 }
 
 /* ---- DELETE ---- */
@@ -135,7 +127,7 @@ static bool read_delete(const struct http_request *request, struct files_request
     struct conditions conditions = files_request_conditions(request);
     bool recursive = false;
     asked->operation = FILES_REMOVE;
-    if (!http_request_query_only(request, NAMES, err) || !files_request_switch(request, "recursive", &recursive, err) ||
+    if (!http_request_query_only(request, NAMES, err) || !fields_query_switch(request, "recursive", &recursive, err) ||
         !files_request_check_movable(asked->path, asked->root, "deleted", err) ||
         !conditions_for_change(&conditions, asked, err))
         return false;
@@ -151,11 +143,12 @@ void files_change_delete(struct http_request *request)
     struct error err = {0};
     if (!files_request_begin(request, SCOPE_FS_RW, &path, &asked))
         return;
-    if (!read_delete(request, &asked, &err) ||
-        !files_request_audit(request, "delete", path, NULL, asked.flags & FILES_RECURSIVE ? "recursive=1" : NULL, &err))
-        refuse(request, &err);
-    else
-        files_answer_start(request, &asked, -1, path, reply_empty);
+    if (!read_delete(request, &asked, &err)) {
+        http_reply_error(request, &err);
+        return;
+    }
+    struct files_deed deed = {.action = "delete", .more = asked.flags & FILES_RECURSIVE ? "recursive=1" : NULL};
+    files_answer_start(request, &asked, -1, &deed, reply_empty);
 }
 
 /* ---- POST: what each op reads from its body ---- */
@@ -183,7 +176,7 @@ static bool read_flag(struct change *change, const char *name, enum files_flag f
                       struct error *err)
 {
     bool is_set = when_missing;
-    if (!files_request_flag(change->body, name, &is_set, err))
+    if (!fields_flag(change->body, name, &is_set, err))
         return false;
     if (is_set)
         change->asked.flags |= (uint32_t)flag;
@@ -208,7 +201,7 @@ static bool read_mkdir(struct change *change, struct error *err)
 {
     static const char *const FIELDS[] = {"mode", "parents", NULL};
     change->asked.operation = FILES_MKDIR;
-    return files_request_fields(change->body, FIELDS, err) && read_mode(change, err) &&
+    return fields_only(change->body, FIELDS, err) && read_mode(change, err) &&
            read_flag(change, "parents", FILES_PARENTS, true, err);
 }
 
@@ -243,7 +236,7 @@ static bool read_move(struct change *change, struct error *err)
 {
     static const char *const FIELDS[] = {"to", "to_b64", "overwrite", "parents", NULL};
     change->asked.operation = FILES_MOVE;
-    return files_request_fields(change->body, FIELDS, err) &&
+    return fields_only(change->body, FIELDS, err) &&
            files_request_check_movable(change->path, change->asked.root, "moved", err) && read_target(change, err) &&
            read_conditions(change, err);
 }
@@ -252,16 +245,15 @@ static bool read_copy(struct change *change, struct error *err)
 {
     static const char *const FIELDS[] = {"to", "to_b64", "overwrite", "parents", "recursive", NULL};
     change->asked.operation = FILES_COPY;
-    return files_request_fields(change->body, FIELDS, err) &&
-           read_flag(change, "recursive", FILES_RECURSIVE, false, err) && read_target(change, err) &&
-           read_conditions(change, err);
+    return fields_only(change->body, FIELDS, err) && read_flag(change, "recursive", FILES_RECURSIVE, false, err) &&
+           read_target(change, err) && read_conditions(change, err);
 }
 
 static bool read_chmod(struct change *change, struct error *err)
 {
     static const char *const FIELDS[] = {"mode", NULL};
     change->asked.operation = FILES_CHMOD;
-    if (!files_request_fields(change->body, FIELDS, err) || !read_mode(change, err) || !read_conditions(change, err))
+    if (!fields_only(change->body, FIELDS, err) || !read_mode(change, err) || !read_conditions(change, err))
         return false;
     return (change->asked.flags & FILES_MODE) != 0 || error_set(err, ERROR_INVALID, "mode is needed");
 }
@@ -278,7 +270,7 @@ static bool read_one_edit(const json_t *object, struct files_edit *edit, struct 
     if (!json_is_object(object) || !json_is_string(old) || !json_is_string(new) || json_string_length(old) == 0)
         return error_set(err, ERROR_INVALID, "an edit is {old, new, all?}, two texts of which old is not empty");
     *edit = (struct files_edit){.old = bytes_of(old), .new = bytes_of(new)};
-    return files_request_fields(object, FIELDS, err) && files_request_flag(object, "all", &edit->all, err);
+    return fields_only(object, FIELDS, err) && fields_flag(object, "all", &edit->all, err);
 }
 
 static bool read_edit(struct change *change, struct error *err)
@@ -287,7 +279,7 @@ static bool read_edit(struct change *change, struct error *err)
     const json_t *list = json_object_get(change->body, "edits");
     size_t count = list ? json_array_size(list) : 1;
     change->asked.operation = FILES_EDIT;
-    if (!read_conditions(change, err) || (list && !files_request_fields(change->body, FIELDS, err)))
+    if (!read_conditions(change, err) || (list && !fields_only(change->body, FIELDS, err)))
         return false;
     if (count == 0 || count > EDITS_MAX)
         return error_set(err, ERROR_INVALID, "edits: an array of 1 to %d edits", EDITS_MAX);
@@ -356,17 +348,18 @@ void files_change_post(struct http_request *request)
     const struct op *op = find_op(request, &err);
     if (!op) {
         files_request_headers(request);
-        refuse(request, &err);
+        http_reply_error(request, &err);
         return;
     }
     if (!files_request_begin(request, op->verb, &change.path, &change.asked))
         return;
     change.body = http_request_json(request, &err);
-    if (!change.body || !op->read(&change, &err) ||
-        !files_request_audit(request, op->name, change.path, change.to, NULL, &err)) {
-        refuse(request, &err);
+    if (!change.body || !op->read(&change, &err)) {
+        http_reply_error(request, &err);
         return;
     }
-    files_answer_start(request, &change.asked, TAKE_FD(change.descriptor), change.to ? change.to : change.path,
-                       op->reply);
+    char more[MORE_BYTES];
+    snprintf(more, sizeof more, "mode=%04o", change.asked.mode);
+    struct files_deed deed = {.action = op->name, .more = change.asked.flags & FILES_MODE ? more : NULL};
+    files_answer_start(request, &change.asked, TAKE_FD(change.descriptor), &deed, op->reply);
 }

@@ -74,7 +74,6 @@ static void reply_part(struct http_request *request, const struct conditions *as
                  version->size);
         http_reply_header(request, "Content-Range", range);
     }
-    plane_stay(request); /* the operation is over, its reply may take hours */
     http_reply_file(request, part == CONDITIONS_PART ? 206 : 200, TYPE, file, offset, size);
 }
 
@@ -106,7 +105,7 @@ static void on_drained(struct http_request *request UNUSED, void *cookie)
         files_pause(download->call, false);
 }
 
-static const struct http_stream_events STREAM_EVENTS = {.drained = on_drained, .gone = on_gone};
+static const struct http_stream_events STREAM_EVENTS = {.drained = on_drained, .gone = on_gone, .cut_stalled = true};
 
 static void take_data(struct download *download, const struct files_bytes *data)
 {
@@ -128,6 +127,7 @@ static void take_entry(struct download *download, const struct files_record *ent
         return;
     download->version = entry->version;
     download->file = descriptor;
+    plane_stay_with_file(download->request); /* the operation is over soon, its reply may take hours */
 }
 
 static void on_record(void *cookie, const struct files_record *record, int descriptor)

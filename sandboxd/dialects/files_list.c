@@ -57,7 +57,8 @@ static void on_cut(struct http_request *request, void *cookie, const struct erro
     on_gone(cookie);
 }
 
-static const struct http_stream_events STREAM_EVENTS = {.drained = on_drained, .gone = on_gone, .cut = on_cut};
+static const struct http_stream_events STREAM_EVENTS = {
+    .drained = on_drained, .gone = on_gone, .cut = on_cut, .cut_stalled = true};
 
 /* ---- text ---- */
 

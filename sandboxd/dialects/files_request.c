@@ -49,6 +49,16 @@ static void append_encoded(struct text *to, const char *path, size_t max)
         text_append_string(to, "...");
 }
 
+void files_request_record_denial(const struct http_request *request, const char *path, const struct error *err)
+{
+    AUTO_TEXT what = {0};
+    text_append_string(&what, "path=");
+    append_encoded(&what, path, AUDIT_PATH_BYTES);
+    struct plane_refusal refusal = {
+        .action = "refuse", .reason = capability_refusal_name(CAPABILITY_SCOPE_MISSING), .what = what.data};
+    plane_record_refusal(request, &caller_of(request)->claims, &refusal, err);
+}
+
 const char *files_request_root(const struct http_request *request, enum scope_verb verb, const char *path,
                                struct error *err)
 {
@@ -63,12 +73,7 @@ const char *files_request_root(const struct http_request *request, enum scope_ve
     append_encoded(&shown, path, 80);
     error_set(err, ERROR_CAPABILITY_DENIED, "%s is needed at %s; the token grants %.100s", needed, shown.data,
               granted[0] ? granted : "nothing");
-    AUTO_TEXT what = {0};
-    text_append_string(&what, "path=");
-    append_encoded(&what, path, AUDIT_PATH_BYTES);
-    struct plane_refusal refusal = {
-        .action = "refuse", .reason = capability_refusal_name(CAPABILITY_SCOPE_MISSING), .what = what.data};
-    plane_record_refusal(request, claims, &refusal, err);
+    files_request_record_denial(request, path, err);
     return NULL;
 }
 
@@ -116,31 +121,6 @@ struct conditions files_request_conditions(const struct http_request *request)
 
 /* ---- parameters ---- */
 
-bool files_request_switch(const struct http_request *request, const char *name, bool *value, struct error *err)
-{
-    const char *text = http_request_query(request, name);
-    if (!text)
-        return true;
-    bool is_set = strcmp(text, "1") == 0 || strcmp(text, "true") == 0;
-    if (!is_set && strcmp(text, "0") != 0 && strcmp(text, "false") != 0)
-        return error_set(err, ERROR_INVALID, "%s: 1 or 0", name);
-    *value = is_set;
-    return true;
-}
-
-bool files_request_number(const struct http_request *request, const char *name, uint32_t lowest, uint32_t highest,
-                          uint32_t *value, struct error *err)
-{
-    const char *text = http_request_query(request, name);
-    if (!text)
-        return true;
-    uint64_t number;
-    if (!text_parse_u64(text, strlen(text), highest, &number) || number < lowest)
-        return error_set(err, ERROR_INVALID, "%s: %u to %u", name, lowest, highest);
-    *value = (uint32_t)number;
-    return true;
-}
-
 bool files_request_mode(const char *text, struct files_request *asked, struct error *err)
 {
     size_t length = strspn(text, "01234567");
@@ -154,44 +134,18 @@ bool files_request_mode(const char *text, struct files_request *asked, struct er
     return true;
 }
 
-bool files_request_fields(const json_t *body, const char *const *names, struct error *err)
-{
-    const char *name;
-    json_t *value;
-    json_object_foreach ((json_t *)(uintptr_t)body, name, value) {
-        size_t at = 0;
-        while (names[at] && strcmp(names[at], name) != 0)
-            at++;
-        if (!names[at])
-            return error_set(err, ERROR_INVALID, "unknown field \"%.64s\"", name);
-    }
-    return true;
-}
-
-bool files_request_flag(const json_t *body, const char *name, bool *value, struct error *err)
-{
-    const json_t *given = json_object_get(body, name);
-    if (!given)
-        return true;
-    if (!json_is_boolean(given))
-        return error_set(err, ERROR_INVALID, "%s: true or false", name);
-    *value = json_is_true(given);
-    return true;
-}
-
 /* ---- the record ---- */
 
-bool files_request_audit(const struct http_request *request, const char *action, const char *path, const char *to,
-                         const char *more, struct error *err)
+char *files_request_detail(const struct files_request *asked, const char *more)
 {
-    AUTO_TEXT detail = {0};
+    struct text detail = {0};
     text_append_string(&detail, "path=");
-    append_encoded(&detail, path, AUDIT_PATH_BYTES);
-    if (to) {
+    append_encoded(&detail, asked->path, AUDIT_PATH_BYTES);
+    if (asked->to_path[0]) {
         text_append_string(&detail, " to=");
-        append_encoded(&detail, to, AUDIT_PATH_BYTES);
+        append_encoded(&detail, asked->to_path, AUDIT_PATH_BYTES);
     }
     if (more)
         text_append_format(&detail, " %s", more);
-    return plane_audit(request, err, action, "%s", detail.data);
+    return detail.data;
 }

@@ -1,13 +1,11 @@
 /** files_request.h - what a request about files says: its path, where its token allows that, its parameters and fields;
- *  and the record of a deed. */
+ *  and how a record tells a deed. */
 #pragma once
 
 #include "sandboxd/dialects/conditions.h"
 #include "sandboxd/sandbox/files.h"
 #include "shared/capability/scope.h"
 #include "shared/http/server.h"
-
-#include <jansson.h>
 
 /** The absolute path that the request's URL names. The caller frees it. */
 char *files_request_path(const struct http_request *request) MUST_USE;
@@ -21,8 +19,11 @@ bool files_request_check_path(const char *path, const char *name, struct error *
 const char *files_request_root(const struct http_request *request, enum scope_verb verb, const char *path,
                                struct error *err) MUST_USE;
 
-/** As above for the path of the URL, into `asked`, with the path: what is not a path, or not allowed, is answered here,
- *  and false. The other texts of `asked` are made "". */
+/** Records that the request's token does not allow at `path` what it asks; `err` is what the client is told. */
+void files_request_record_denial(const struct http_request *request, const char *path, const struct error *err);
+
+/** As files_request_root for the path of the URL, into `asked`, with the path: what is not a path, or not allowed, is
+ * answered here, and false. The other texts of `asked` are made "". */
 bool files_request_begin(struct http_request *request, enum scope_verb verb, char **path,
                          struct files_request *asked) MUST_USE;
 
@@ -35,21 +36,9 @@ void files_request_headers(struct http_request *request);
 /** The conditions in the request's headers. */
 struct conditions files_request_conditions(const struct http_request *request) MUST_USE;
 
-/* ---- parameters; missing ones leave the value as it is. ERROR_INVALID says what is allowed ---- */
-
-bool files_request_switch(const struct http_request *request, const char *name, bool *value,
-                          struct error *err) MUST_USE;
-bool files_request_number(const struct http_request *request, const char *name, uint32_t lowest, uint32_t highest,
-                          uint32_t *value, struct error *err) MUST_USE;
 /** "0644" -> FILES_MODE and the mode. */
 bool files_request_mode(const char *text, struct files_request *asked, struct error *err) MUST_USE;
 
-/** ERROR_INVALID names a field of `body` that is none of `names` (the last is NULL). */
-bool files_request_fields(const json_t *body, const char *const *names, struct error *err) MUST_USE;
-/** A field of true or false. */
-bool files_request_flag(const json_t *body, const char *name, bool *value, struct error *err) MUST_USE;
-
-/** Records the deed `action` at `path`, and at `to` or with `more` ("key=value") when they are not NULL. Paths are
- *  percent-encoded, and cut when they are long. */
-bool files_request_audit(const struct http_request *request, const char *action, const char *path, const char *to,
-                         const char *more, struct error *err) MUST_USE;
+/** What a record says of the deed: where, and `more` ("key=value") when that is not NULL. Paths are percent-encoded,
+ * and cut when they are long. The caller frees it. */
+char *files_request_detail(const struct files_request *asked, const char *more) MUST_USE;

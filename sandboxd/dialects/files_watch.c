@@ -65,7 +65,8 @@ static void on_cut(struct http_request *request, void *cookie, const struct erro
     on_gone(cookie);
 }
 
-static const struct http_stream_events STREAM_EVENTS = {.drained = on_drained, .gone = on_gone, .cut = on_cut};
+static const struct http_stream_events STREAM_EVENTS = {
+    .drained = on_drained, .gone = on_gone, .cut = on_cut, .cut_stalled = true};
 
 static void send_text(struct watching *watching, const struct text *text)
 {
@@ -209,10 +210,9 @@ static void plan_timer(struct watching *watching)
 void files_watch_start(struct http_request *request, const struct files_request *asked)
 {
     const struct capability_claims *claims = &caller_of(request)->claims;
-    int64_t left_ms = claims->expires_at * 1000 - clock_wall_ms();
     struct watching *watching = memory_new(sizeof *watching);
     watching->request = request;
-    watching->expires_ns = clock_boot_ns() + (left_ms > 0 ? (uint64_t)left_ms * UINT64_C(1000000) : 0);
+    watching->expires_ns = plane_deadline_ns(claims->expires_at);
     watching->call = files_start(plane_of(request)->sandboxes, claims->sandbox_id, asked, -1, &EVENTS, watching);
     http_request_when_gone(request, on_gone, watching);
     plan_timer(watching);

@@ -3,6 +3,7 @@
 
 #include "sandboxd/dialects/events.h"
 #include "sandboxd/dialects/exec_request.h"
+#include "sandboxd/dialects/fields.h"
 #include "sandboxd/dialects/info.h"
 #include "sandboxd/dialects/output_reply.h"
 #include "sandboxd/dialects/plane.h"
@@ -11,11 +12,7 @@
 
 #include <string.h>
 
-enum {
-    EXEC_AFTER_EXPIRY_S = 3600, /* an exec's stream runs on for so long (protocol.md, 3 "Streams") */
-    BODY_BYTES = 1024 * 1024,
-    SMALL_BODY_BYTES = 4096
-};
+enum { BODY_BYTES = 1024 * 1024, SMALL_BODY_BYTES = 4096 };
 
 static const char *sandbox_of(const struct http_request *request)
 {
@@ -28,12 +25,30 @@ static bool accepts_sse(const struct http_request *request)
     return accept && strstr(accept, "text/event-stream");
 }
 
+/* Of a route without parameters; what came all the same is answered here. */
+static bool takes_no_query(struct http_request *request)
+{
+    static const char *const NAMES[] = {NULL};
+    struct error err = {0};
+    if (http_request_query_only(request, NAMES, &err))
+        return true;
+    http_reply_error(request, &err);
+    return false;
+}
+
+/* The body's object, of such a route. */
+static json_t *read_body(struct http_request *request, struct error *err)
+{
+    static const char *const NAMES[] = {NULL};
+    return http_request_query_only(request, NAMES, err) ? http_request_json(request, err) : NULL;
+}
+
 /* ---- exec ---- */
 
 static void handle_exec(struct http_request *request)
 {
     struct error err = {0};
-    json_t *body = http_request_json(request, &err);
+    json_t *body = read_body(request, &err);
     struct exec_request exec = {0};
     bool parsed = body && exec_request_parse(&exec, body, &err);
     json_decref(body);
@@ -44,7 +59,7 @@ static void handle_exec(struct http_request *request)
     bool sse = exec.reply == EXEC_SSE || (!exec.reply_chosen && accepts_sse(request));
     struct output_reply_plan plan = {
         .framing = sse ? HTTP_SSE : HTTP_NDJSON,
-        .expires_s = caller_of(request)->claims.expires_at + EXEC_AFTER_EXPIRY_S,
+        .expires_s = caller_of(request)->claims.expires_at + PLANE_AFTER_EXPIRY_S,
     };
     if (exec.reply == EXEC_ONE_JSON) {
         plan.kind = OUTPUT_REPLY_ONE_JSON;
@@ -139,18 +154,24 @@ static struct process_call call_of(struct http_request *request,
 
 static void handle_list(struct http_request *request)
 {
+    if (!takes_no_query(request))
+        return;
     struct process_call call = call_of(request, answer_list);
     process_list(plane_of(request)->sandboxes, &call);
 }
 
 static void handle_terminals(struct http_request *request)
 {
+    if (!takes_no_query(request))
+        return;
     struct process_call call = call_of(request, answer_terminals);
     process_list(plane_of(request)->sandboxes, &call);
 }
 
 static void handle_one(struct http_request *request)
 {
+    if (!takes_no_query(request))
+        return;
     struct process_call call = call_of(request, answer_one);
     process_list(plane_of(request)->sandboxes, &call);
 }
@@ -159,6 +180,8 @@ static void handle_kill(struct http_request *request)
 {
     struct error err = {0};
     struct process_call call = call_of(request, answer_empty);
+    if (!takes_no_query(request))
+        return;
     if (plane_audit(request, &err, "kill", "id=%s", call.process_id))
         process_kill(plane_of(request)->sandboxes, &call);
     else
@@ -167,12 +190,9 @@ static void handle_kill(struct http_request *request)
 
 static bool parse_signal(const json_t *body, int *number, struct error *err)
 {
-    const char *name;
-    json_t *value;
-    json_object_foreach ((json_t *)(uintptr_t)body, name, value) {
-        if (strcmp(name, "signal") != 0)
-            return error_set(err, ERROR_INVALID, "unknown field \"%.64s\"", name);
-    }
+    static const char *const FIELDS[] = {"signal", NULL};
+    if (!fields_only(body, FIELDS, err))
+        return false;
     if (!events_signal_parse(json_object_get(body, "signal"), number))
         return error_set(err, ERROR_INVALID, "signal: a name like \"TERM\" or a number from 1 to 64");
     return true;
@@ -182,7 +202,7 @@ static void handle_signal(struct http_request *request)
 {
     struct error err = {0};
     int number = 0;
-    json_t *body = http_request_json(request, &err);
+    json_t *body = read_body(request, &err);
     bool parsed = body && parse_signal(body, &number, &err);
     json_decref(body);
     if (!parsed) {
@@ -196,23 +216,9 @@ static void handle_signal(struct http_request *request)
         http_reply_error(request, &err);
 }
 
-/* A query switch: 1, true, 0, false, missing (false). */
-static bool parse_switch(const struct http_request *request, const char *name, bool *value, struct error *err)
-{
-    const char *text = http_request_query(request, name);
-    if (text && strcmp(text, "1") != 0 && strcmp(text, "true") != 0 && strcmp(text, "0") != 0 &&
-        strcmp(text, "false") != 0)
-        return error_set(err, ERROR_INVALID, "%s: 1 or 0", name);
-    *value = text && (*text == '1' || *text == 't');
-    return true;
-}
-
 static bool parse_offset(const struct http_request *request, const char *name, uint64_t *offset, struct error *err)
 {
-    const char *text = http_request_query(request, name);
-    if (text && !text_parse_u64(text, strlen(text), INT64_MAX, offset))
-        return error_set(err, ERROR_INVALID, "%s: a byte offset", name);
-    return true;
+    return fields_query_number(request, name, 0, INT64_MAX, offset, err);
 }
 
 static void handle_stdin(struct http_request *request)
@@ -220,7 +226,9 @@ static void handle_stdin(struct http_request *request)
     struct error err = {0};
     bool eof = false;
     uint64_t offset = PROCESS_OFFSET_NONE;
-    if (!parse_switch(request, "eof", &eof, &err) || !parse_offset(request, "offset", &offset, &err)) {
+    static const char *const NAMES[] = {"eof", "offset", NULL};
+    if (!http_request_query_only(request, NAMES, &err) || !fields_query_switch(request, "eof", &eof, &err) ||
+        !parse_offset(request, "offset", &offset, &err)) {
         http_reply_error(request, &err);
         return;
     }
@@ -234,13 +242,8 @@ static void handle_stdin(struct http_request *request)
 
 static bool parse_size(const json_t *body, unsigned *columns, unsigned *rows, struct error *err)
 {
-    const char *name;
-    json_t *value;
-    json_object_foreach ((json_t *)(uintptr_t)body, name, value) {
-        if (strcmp(name, "cols") != 0 && strcmp(name, "rows") != 0)
-            return error_set(err, ERROR_INVALID, "unknown field \"%.64s\"", name);
-    }
-    return exec_request_cells(json_object_get(body, "cols"), "cols", columns, err) &&
+    static const char *const FIELDS[] = {"cols", "rows", NULL};
+    return fields_only(body, FIELDS, err) && exec_request_cells(json_object_get(body, "cols"), "cols", columns, err) &&
            exec_request_cells(json_object_get(body, "rows"), "rows", rows, err);
 }
 
@@ -248,7 +251,7 @@ static void handle_resize(struct http_request *request)
 {
     struct error err = {0};
     unsigned columns = 0, rows = 0;
-    json_t *body = http_request_json(request, &err);
+    json_t *body = read_body(request, &err);
     bool parsed = body && parse_size(body, &columns, &rows, &err);
     json_decref(body);
     if (!parsed) {
@@ -293,10 +296,12 @@ static void handle_output(struct http_request *request)
     const char *raw = NULL;
     enum output_stream stream;
     uint64_t offsets[OUTPUT_STREAMS] = {0};
-    if (!parse_offset(request, "stdout_offset", &offsets[OUTPUT_STDOUT], &err) ||
+    static const char *const NAMES[] = {"stdout_offset", "stderr_offset", "follow", "drive", "raw", NULL};
+    if (!http_request_query_only(request, NAMES, &err) ||
+        !parse_offset(request, "stdout_offset", &offsets[OUTPUT_STDOUT], &err) ||
         !parse_offset(request, "stderr_offset", &offsets[OUTPUT_STDERR], &err) ||
-        !parse_switch(request, "follow", &follows, &err) || !parse_switch(request, "drive", &drives, &err) ||
-        !parse_raw(request, &raw, &stream, &err)) {
+        !fields_query_switch(request, "follow", &follows, &err) ||
+        !fields_query_switch(request, "drive", &drives, &err) || !parse_raw(request, &raw, &stream, &err)) {
         http_reply_error(request, &err);
         return;
     }
@@ -320,6 +325,8 @@ static void handle_output(struct http_request *request)
 static void handle_info(struct http_request *request)
 {
     AUTO_REGISTRY_VIEW view = {0};
+    if (!takes_no_query(request))
+        return;
     if (!registry_find(sandboxes_registry(plane_of(request)->sandboxes), sandbox_of(request), &view)) {
         struct error err = {0};
         error_set(&err, ERROR_NOT_FOUND, "no such sandbox");

@@ -27,8 +27,6 @@ struct output_reply {
     bool skipped;                      /* a stream's rest waits for more bytes, and nothing was sent since */
     struct text texts[OUTPUT_STREAMS]; /* ONE_JSON */
     bool truncated[OUTPUT_STREAMS];
-    struct registry *registry; /* where it shows, while it lasts, that the sandbox is in use */
-    char sandbox_id[CAPABILITY_ID_BYTES];
 };
 
 static void pull(void *cookie);
@@ -41,7 +39,6 @@ static void reply_over(struct output_reply *reply)
         return;
     follower_close(TAKE(reply->follower));
     loop_timer_cancel(TAKE(reply->timer));
-    registry_detach(reply->registry, reply->sandbox_id, clock_wall_ms());
     reply->over = true;
 }
 
@@ -315,12 +312,9 @@ struct output_reply *output_reply_new(struct http_request *request, const struct
     struct output_reply *reply = memory_new(sizeof *reply);
     reply->request = request;
     reply->plan = *plan;
-    int64_t left_ms = plan->expires_s * 1000 - clock_wall_ms();
-    reply->expires_ns = clock_boot_ns() + (left_ms > 0 ? (uint64_t)left_ms * UINT64_C(1000000) : 0);
+    reply->expires_ns = plane_deadline_ns(plan->expires_s);
     reply->follower = follower_new(plan->mode, plan->offsets, pull, reply);
-    reply->registry = sandboxes_registry(plane_of(request)->sandboxes);
-    memcpy(reply->sandbox_id, caller_of(request)->claims.sandbox_id, sizeof reply->sandbox_id);
-    registry_attach(reply->registry, reply->sandbox_id);
+    plane_stay(request);
     if (plan->kind == OUTPUT_REPLY_ONE_JSON) /* a stream's begins with it */
         plan_timer(reply);
     http_request_when_gone(request, on_gone, reply);

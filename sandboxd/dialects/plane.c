@@ -2,6 +2,7 @@
  * wanted it. */
 #include "sandboxd/dialects/plane.h"
 
+#include "sandboxd/sandbox/files.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -130,23 +131,57 @@ void plane_record_refusal(const struct http_request *request, const struct capab
 /* The identity of a request during which its sandbox counts as used. */
 struct staying {
     struct caller caller; /* first: it is the identity's shape */
-    struct registry *registry;
+    struct sandboxes *sandboxes;
+    bool has_file;
 };
 
 static void staying_free(void *identity)
 {
     struct staying *staying = identity;
-    registry_detach(staying->registry, staying->caller.claims.sandbox_id, clock_wall_ms());
+    const char *sandbox_id = staying->caller.claims.sandbox_id;
+    registry_detach(sandboxes_registry(staying->sandboxes), sandbox_id, clock_wall_ms());
+    if (staying->has_file)
+        files_file_closed(staying->sandboxes, sandbox_id);
     free(staying);
+}
+
+static void stay(struct http_request *request, bool has_file)
+{
+    struct staying *staying = memory_new(sizeof *staying);
+    staying->caller = *caller_of(request);
+    staying->sandboxes = plane_of(request)->sandboxes;
+    staying->has_file = has_file;
+    registry_attach(sandboxes_registry(staying->sandboxes), staying->caller.claims.sandbox_id);
+    http_request_set_identity(request, staying, staying_free, staying->caller.claims.jti);
 }
 
 void plane_stay(struct http_request *request)
 {
-    struct staying *staying = memory_new(sizeof *staying);
-    staying->caller = *caller_of(request);
-    staying->registry = sandboxes_registry(plane_of(request)->sandboxes);
-    registry_attach(staying->registry, staying->caller.claims.sandbox_id);
-    http_request_set_identity(request, staying, staying_free, staying->caller.claims.jti);
+    stay(request, false);
+}
+
+void plane_stay_with_file(struct http_request *request)
+{
+    stay(request, true);
+}
+
+uint64_t plane_deadline_ns(int64_t expires_s)
+{
+    int64_t left_ms = expires_s * 1000 - clock_wall_ms();
+    return clock_boot_ns() + (left_ms > 0 ? (uint64_t)left_ms * UINT64_C(1000000) : 0);
+}
+
+/* A deed of the request, as `told` has its outcome. */
+static bool add_deed(const struct http_request *request, const struct spool_record *told, struct error *err)
+{
+    AUTO_FREE char *origin = plane_origin(request);
+    struct spool_record record = make_record(origin);
+    record.action = told->action;
+    record.outcome = told->outcome;
+    record.status = told->status;
+    record.detail = told->detail;
+    record.sandbox_id = caller_of(request)->claims.sandbox_id;
+    return spool_add(plane_of(request)->spool, &record, err);
 }
 
 bool plane_audit(const struct http_request *request, struct error *err, const char *action, const char *detail, ...)
@@ -156,12 +191,18 @@ bool plane_audit(const struct http_request *request, struct error *err, const ch
     va_start(list, detail);
     (void)vsnprintf(text, sizeof text, detail, list);
     va_end(list);
-    AUTO_FREE char *origin = plane_origin(request);
-    struct spool_record record = make_record(origin);
-    record.action = action;
-    record.sandbox_id = caller_of(request)->claims.sandbox_id;
-    record.detail = text;
-    return spool_add(plane_of(request)->spool, &record, err);
+    struct spool_record record = {.action = action, .outcome = "ok", .detail = text};
+    return add_deed(request, &record, err);
+}
+
+void plane_record_failure(const struct http_request *request, const char *action, const char *detail, int status,
+                          const char *why)
+{
+    struct error ignored = {0};
+    char text[SPOOL_DETAIL_MAX];
+    snprintf(text, sizeof text, "%s error=%s", detail, why);
+    struct spool_record record = {.action = action, .outcome = "failed", .status = status, .detail = text};
+    (void)add_deed(request, &record, &ignored);
 }
 
 /* ---- commands ---- */

@@ -9,6 +9,8 @@
 #include "shared/capability/capability.h"
 #include "shared/http/server.h"
 
+#define PLANE_AFTER_EXPIRY_S 3600 /* what began in time may go on for so long: an exec, an upload, a download */
+
 /** The http server's context begins with this. */
 struct plane {
     struct sandboxes *sandboxes;
@@ -45,6 +47,11 @@ static inline const struct caller *caller_of(const struct http_request *request)
 bool plane_audit(const struct http_request *request, struct error *err, const char *action, const char *detail, ...)
     __attribute__((format(printf, 4, 5))) MUST_USE;
 
+/** Records that a deed which plane_audit told has failed: the HTTP status and the sentence that the client sees; status
+ * 0: it sees none. As far as there is room: nothing is kept from being done by it. */
+void plane_record_failure(const struct http_request *request, const char *action, const char *detail, int status,
+                          const char *why);
+
 struct plane_refusal {
     const char *action, *reason; /* "refuse", "stream.cut"; one word each */
     const char *what;            /* key=value pairs; may be NULL */
@@ -56,8 +63,14 @@ struct plane_refusal {
 void plane_record_refusal(const struct http_request *request, const struct capability_claims *claims,
                           const struct plane_refusal *refusal, const struct error *err);
 
-/** The sandbox counts as used until the request ends, however long its reply takes. */
+/** The sandbox counts as used until the request ends, however long its reply takes. What caller_of gave before is gone.
+ */
 void plane_stay(struct http_request *request);
+/** The same for one that holds a file of a files_call, which is closed with it: files_file_closed is called. */
+void plane_stay_with_file(struct http_request *request);
+
+/** UTC seconds of a token as boot time, for timers. */
+uint64_t plane_deadline_ns(int64_t expires_s) MUST_USE;
 
 /** Who asks, as the origin of a command (process_deed). The caller frees. */
 char *plane_origin(const struct http_request *request) MUST_USE;
@@ -66,7 +79,7 @@ char *plane_origin(const struct http_request *request) MUST_USE;
 
 /** Records "exec": id, cwd, timeout, and the command line cut at SPOOL_COMMAND_MAX. False: it is not to be started. */
 bool plane_command_starts(void *plane, const struct process_deed *deed, struct error *err) MUST_USE;
-/** Records "stdin", once a command. */
+/** Records "stdin". */
 bool plane_command_takes_input(void *plane, const struct process_deed *deed, struct error *err) MUST_USE;
 /** Records "exec.end": exit code, signal, timed_out, oom; unless a front before this one did. */
 void plane_command_ended(void *plane, const struct process_deed *deed);

@@ -2,7 +2,6 @@
 #include "sandboxd/dialects/raw_reply.h"
 
 #include "sandboxd/dialects/plane.h"
-#include "shared/base/clock.h"
 #include "shared/base/memory.h"
 
 #include <string.h>
@@ -22,8 +21,6 @@ struct raw_reply {
     bool streaming;     /* the reply has started */
     bool full;          /* waits for drained */
     bool pulling, over; /* over inside pull: freed at its end */
-    struct registry *registry;
-    char sandbox_id[CAPABILITY_ID_BYTES];
 };
 
 static void pull(void *cookie);
@@ -35,7 +32,6 @@ static void reply_over(struct raw_reply *reply)
         return;
     follower_close(TAKE(reply->follower));
     loop_timer_cancel(TAKE(reply->timer));
-    registry_detach(reply->registry, reply->sandbox_id, clock_wall_ms());
     reply->over = true;
 }
 
@@ -205,12 +201,9 @@ struct raw_reply *raw_reply_new(struct http_request *request, const struct raw_r
     reply->request = request;
     reply->plan = *plan;
     reply->follower = follower_new(plan->drives ? FOLLOWER_DRIVER : FOLLOWER_WATCHER, offsets, pull, reply);
-    reply->registry = sandboxes_registry(plane_of(request)->sandboxes);
-    memcpy(reply->sandbox_id, caller_of(request)->claims.sandbox_id, sizeof reply->sandbox_id);
-    registry_attach(reply->registry, reply->sandbox_id);
+    plane_stay(request);
     if (plan->follows) {
-        int64_t left_ms = plan->expires_s * 1000 - clock_wall_ms();
-        uint64_t at = clock_boot_ns() + (left_ms > 0 ? (uint64_t)left_ms * UINT64_C(1000000) : 0);
+        uint64_t at = plane_deadline_ns(plan->expires_s);
         reply->timer = loop_timer_start(http_request_loop(request), at, on_expired, reply);
     }
     http_request_when_gone(request, on_gone, reply);

@@ -172,15 +172,15 @@ static void plan_timer(struct socket_session *session)
 
 /* ---- who speaks ---- */
 
-/* The request has the identity of a good token, the first one or a fresh one. */
-static void welcome(struct socket_session *session)
+/* The request has the identity of a good token. True when another one was in force before. */
+static bool welcome(struct socket_session *session)
 {
     const struct caller *caller = caller_of(session->request);
     bool is_first = !session->is_judged;
+    AUTO_FREE char *before = TAKE(session->origin);
     session->is_judged = true;
     session->is_warned = false;
     uncount(session);
-    free(session->origin);
     session->origin = plane_origin(session->request);
     if (is_first) {
         memcpy(session->sandbox_id, caller->claims.sandbox_id, sizeof session->sandbox_id);
@@ -191,6 +191,7 @@ static void welcome(struct socket_session *session)
     socket_print_auth_ok(&text, http_request_id(session->request), &caller->claims);
     socket_session_send(session, &text);
     plan_timer(session);
+    return !is_first && !text_equal(before, session->origin);
 }
 
 static void mistake(struct socket_session *session, const struct error *err)
@@ -205,8 +206,7 @@ static void take_token(struct socket_session *session, const char *token)
     struct error err = {0};
     bool is_first = !session->is_judged;
     if (session->plane->judge(session->request, token, &err)) {
-        welcome(session);
-        if (!is_first)
+        if (welcome(session))
             socket_command_judge_again(session);
     } else if (is_first || err.kind == ERROR_CAPABILITY_DENIED) {
         close_for(session, &err); /* a fresh token without any scope for this route leaves nothing to do either */
@@ -355,7 +355,7 @@ static void begin(struct socket_session *session)
     session->next = *place;
     *place = session;
     if (caller_of(session->request)) {
-        welcome(session);
+        (void)welcome(session);
         return;
     }
     session->is_counted = true;

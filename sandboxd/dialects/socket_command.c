@@ -4,6 +4,7 @@
 #include "sandboxd/dialects/events.h"
 #include "shared/base/memory.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { CHUNK_BYTES = 32 * 1024 };
@@ -36,6 +37,14 @@ static bool may(const struct socket_session *session, enum socket_mode mode, boo
                      granted[0] ? granted : "nothing");
 }
 
+/* What a route's scope would have refused as a request of its own. */
+static void record_denial(const struct socket_session *session, const char *what, const struct error *err)
+{
+    struct plane_refusal refusal = {
+        .action = "refuse", .reason = capability_refusal_name(CAPABILITY_SCOPE_MISSING), .what = what};
+    plane_record_refusal(session->request, &caller_of(session->request)->claims, &refusal, err);
+}
+
 bool socket_command_may_drive(struct socket_session *session)
 {
     struct error err = {0};
@@ -57,6 +66,27 @@ void socket_command_leave(struct socket_session *session)
     session->attached = SOCKET_IDLE;
     session->columns = session->rows = 0;
     socket_input_drop(session);
+}
+
+static void refuse(struct socket_session *session, const struct error *err)
+{
+    socket_command_leave(session);
+    socket_session_tell(session, err);
+}
+
+/* Who is at a terminal, and by which token. */
+static bool record_attach(const struct socket_session *session, struct error *err)
+{
+    return !session->terminal || plane_audit(session->request, err, "terminal.attach", "id=%s mode=%s",
+                                             session->process_id, socket_mode_name(session->mode));
+}
+
+static void record_attach_denial(const struct socket_session *session, const struct error *err)
+{
+    char what[FRONT_INIT_ID_BYTES + 64];
+    (void)snprintf(what, sizeof what, "frame=attach id=%s mode=%s", session->process_id,
+                   socket_mode_name(session->mode));
+    record_denial(session, what, err);
 }
 
 static bool is_free(struct socket_session *session)
@@ -88,15 +118,14 @@ void socket_command_start(struct socket_session *session, struct exec_frame *sta
     if (!scope_allows(socket_session_scopes(session), needed)) {
         error_set(&err, ERROR_CAPABILITY_DENIED, "to start a %s needs scope %s",
                   start->command->terminal ? "terminal" : "command without a terminal", needed);
+        record_denial(session, "frame=start", &err);
         socket_session_tell(session, &err);
         return;
     }
     struct command *command = TAKE(start->command);
-    command->with_stdin = command->stdin_stays_open = true;
     command->origin = memory_string(session->origin);
     session->binary = start->binary;
     session->acks = start->acks;
-    session->records_attach = command->id[0]; /* then it may be there already, and no start is recorded */
     const uint64_t offsets[OUTPUT_STREAMS] = {0};
     ask(session, SOCKET_DRIVE, offsets);
     process_exec(session->plane->sandboxes, session->sandbox_id, command, session->follower);
@@ -108,7 +137,6 @@ void socket_command_attach(struct socket_session *session, const struct socket_f
         return;
     session->binary = frame->binary;
     session->acks = frame->acks;
-    session->records_attach = true;
     ask(session, frame->mode, frame->offsets);
     process_follow(session->plane->sandboxes, session->sandbox_id, frame->id, session->follower);
 }
@@ -116,8 +144,13 @@ void socket_command_attach(struct socket_session *session, const struct socket_f
 void socket_command_judge_again(struct socket_session *session)
 {
     struct error err = {0};
-    if (session->attached != SOCKET_ATTACHED || may(session, session->mode, session->terminal, &err))
+    if (session->attached != SOCKET_ATTACHED)
         return;
+    if (may(session, session->mode, session->terminal, &err)) {
+        if (!record_attach(session, &err))
+            refuse(session, &err);
+        return;
+    }
     socket_session_tell(session, &err);
     struct error none = {0};
     if (session->mode == SOCKET_WATCH || !may(session, SOCKET_WATCH, session->terminal, &none)) {
@@ -127,7 +160,6 @@ void socket_command_judge_again(struct socket_session *session)
     char id[FRONT_INIT_ID_BYTES];
     memcpy(id, session->process_id, sizeof id);
     socket_command_leave(session);
-    session->records_attach = true;
     ask(session, SOCKET_WATCH, session->position);
     process_follow(session->plane->sandboxes, session->sandbox_id, id, session->follower);
 }
@@ -178,30 +210,21 @@ void socket_command_signal(struct socket_session *session, int number)
 
 /* ---- one step each ---- */
 
-static void refuse(struct socket_session *session, const struct error *err)
-{
-    socket_command_leave(session);
-    socket_session_tell(session, err);
-}
-
-static bool record_attach(const struct socket_session *session, const struct process_view *view, struct error *err)
-{
-    return !session->records_attach || !view->terminal ||
-           plane_audit(session->request, err, "terminal.attach", "id=%s mode=%s", view->id,
-                       socket_mode_name(session->mode));
-}
-
 static void on_started(struct socket_session *session, const struct process_view *view)
 {
     struct error err = {0};
-    if (!may(session, session->mode, view->terminal, &err) || !record_attach(session, view, &err)) {
+    session->terminal = view->terminal;
+    memcpy(session->process_id, view->id, sizeof session->process_id);
+    if (!may(session, session->mode, view->terminal, &err))
+        record_attach_denial(session, &err);
+    else if (!follower_has_begun(session->follower)) /* else it is recorded as a start */
+        (void)record_attach(session, &err);
+    if (err.kind != ERROR_NONE) {
         refuse(session, &err);
         return;
     }
     session->attached = SOCKET_ATTACHED;
-    session->terminal = view->terminal;
     session->input.acked = view->stdin_offset;
-    memcpy(session->process_id, view->id, sizeof session->process_id);
     AUTO_TEXT text = {0};
     socket_print_started(&text, view, session->mode, session->position);
     socket_session_send(session, &text);

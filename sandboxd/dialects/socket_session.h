@@ -66,7 +66,6 @@ struct socket_session {
     enum socket_attached attached;
     struct follower *follower;
     enum socket_mode mode;
-    bool records_attach; /* its audit is ours: no start is recorded for it */
     bool binary, acks, terminal;
     char process_id[FRONT_INIT_ID_BYTES];
     uint64_t position[OUTPUT_STREAMS];
@@ -102,7 +101,8 @@ void socket_command_start(struct socket_session *session, struct exec_frame *sta
 void socket_command_attach(struct socket_session *session, const struct socket_frame *frame);
 /** The socket has room again. */
 void socket_command_pull(struct socket_session *session);
-/** A fresh token is in force: what it no longer allows becomes watching, or is the end of the session. */
+/** Another token is in force, and recorded as the terminal's: what it no longer allows becomes watching, or is the end
+ *  of the session. */
 void socket_command_judge_again(struct socket_session *session);
 void socket_command_resize(struct socket_session *session, unsigned columns, unsigned rows);
 void socket_command_signal(struct socket_session *session, int number);

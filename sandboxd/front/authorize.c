@@ -48,9 +48,14 @@ bool authorize_set_revoked(struct error *err)
     return error_set(err, ERROR_TOKEN_REVOKED, "the token was revoked, or spent by a refresh; negotiate for another");
 }
 
-static bool is_too_old(const struct capability_claims *claims, const struct plane *plane, int64_t now_ms)
+bool authorize_has_contact(const struct plane *plane, const struct capability_claims *claims, int64_t now_ms,
+                           struct error *err)
 {
-    return claims->long_lived && now_ms - node_seal_contact_ms(plane->seal) >= CONTACT_MS;
+    if (!claims->long_lived || now_ms - node_seal_contact_ms(plane->seal) < CONTACT_MS)
+        return true;
+    return error_set(err, ERROR_TOKEN_EXPIRED,
+                     "long-lived tokens hold while the node has heard from its negotiator "
+                     "within the hour, and it has not");
 }
 
 /* What holds for every request, cached or not: marks as of `marks_ms`, the rest now. */
@@ -62,12 +67,8 @@ static bool check_state(const struct http_request *request, const struct capabil
         authorize_set_revoked(err);
         return refuse(request, claims, "revoked", err);
     }
-    if (is_too_old(claims, plane, clock_wall_ms())) {
-        error_set(err, ERROR_TOKEN_EXPIRED,
-                  "long-lived tokens hold while the node has heard from its negotiator "
-                  "within the hour, and it has not");
+    if (!authorize_has_contact(plane, claims, clock_wall_ms(), err))
         return refuse(request, claims, "no_contact", err);
-    }
     if (view->state == REGISTRY_ENDED) {
         error_set(err, ERROR_GONE, "the sandbox has ended: %s", view->reason);
         return refuse(request, claims, "ended", err);
@@ -227,7 +228,7 @@ static bool look_again(struct http_request *request, const struct caller *caller
 {
     const struct capability_claims *claims = &caller->claims;
     AUTO_REGISTRY_VIEW view = {0};
-    if (clock_wall_ms() / 1000 > claims->expires_at + AUTHORIZE_AFTER_EXPIRY_S + CAPABILITY_LEEWAY_S) {
+    if (clock_wall_ms() / 1000 > claims->expires_at + PLANE_AFTER_EXPIRY_S + CAPABILITY_LEEWAY_S) {
         error_set(err, ERROR_TOKEN_EXPIRED, "the token expired an hour ago");
         return refuse(request, claims, "expired", err);
     }

@@ -7,8 +7,7 @@
 #include "shared/capability/capability.h"
 #include "shared/http/server.h"
 
-#define AUTHORIZE_CACHE_SLOTS    1024 /* verified tokens remembered by each loop */
-#define AUTHORIZE_AFTER_EXPIRY_S 3600 /* what began in time may go on for so long (protocol.md, 3 "Streams") */
+#define AUTHORIZE_CACHE_SLOTS 1024 /* verified tokens remembered by each loop */
 
 /** The server's context. `plane` stands first: dialects see only that. */
 struct authorize_context {
@@ -24,6 +23,11 @@ bool authorize(struct http_request *request, const struct http_route *route, str
 
 /** For plane.judge. */
 bool authorize_late(struct http_request *request, const char *token, struct error *err) MUST_USE;
+
+/** Whether the node's contact with its negotiator is recent enough for this token: long-lived ones need that, as they
+ * may have been revoked meanwhile. TOKEN_EXPIRED. */
+bool authorize_has_contact(const struct plane *plane, const struct capability_claims *claims, int64_t now_ms,
+                           struct error *err) MUST_USE;
 
 /** TOKEN_REVOKED and its sentence; false. */
 bool authorize_set_revoked(struct error *err);

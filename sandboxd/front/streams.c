@@ -171,18 +171,22 @@ void streams_sandbox_ended(struct streams *streams)
 static int64_t allowance_s(const struct http_request *request)
 {
     bool is_socket = http_request_route(request)->carriers & HTTP_LATER;
-    return CAPABILITY_LEEWAY_S + (is_socket ? 0 : AUTHORIZE_AFTER_EXPIRY_S);
+    return CAPABILITY_LEEWAY_S + (is_socket ? 0 : PLANE_AFTER_EXPIRY_S);
 }
 
 static void sweep_one(void *cookie, struct http_request *request)
 {
     const int64_t *now_ms = cookie;
     const struct caller *caller = find_caller(request);
-    if (!caller || *now_ms / 1000 <= caller->claims.expires_at + allowance_s(request))
-        return;
     struct error err = {0};
-    error_set(&err, ERROR_TOKEN_EXPIRED, "the token has expired");
-    end(request, caller, "expired", &err);
+    if (!caller)
+        return;
+    if (*now_ms / 1000 > caller->claims.expires_at + allowance_s(request)) {
+        error_set(&err, ERROR_TOKEN_EXPIRED, "the token has expired");
+        end(request, caller, "expired", &err);
+    } else if (!authorize_has_contact(plane_of(request), &caller->claims, *now_ms, &err)) {
+        end(request, caller, "no_contact", &err);
+    }
 }
 
 static void start_sweep(struct streams *streams, struct loop *loop);

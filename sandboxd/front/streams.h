@@ -1,6 +1,7 @@
 /** streams.h - ends running requests whose token holds no more: those that new marks refuse, at once and on every loop;
- *  and, as a last resort, those that outlived the longest time any stream has. What a dialect ends by itself (follow at
- *  exp) is the dialect's. */
+ *  and, as a last resort, those that outlived the longest time any stream has, or that have a long-lived token on a
+ * node that has not heard from its negotiator for too long. What a dialect ends by itself (follow at exp) is the
+ * dialect's. */
 #pragma once
 
 #include "sandboxd/journal/marks.h"

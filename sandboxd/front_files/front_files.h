@@ -172,6 +172,9 @@ bool front_files_packet_add(struct files_packet *packet, const struct files_reco
 int front_files_packet_next(const char *data, size_t size, size_t *at, struct files_record *record,
                             struct error *err) MUST_USE;
 
+/** Whether a record may be the `number`th (from 0) of an answer to `operation`; DONE and ERROR always may. */
+bool front_files_is_awaited(enum files_operation operation, enum files_record_kind kind, uint64_t number) MUST_USE;
+
 /** As front_files_packet_next checks a record, before it is added. */
 bool front_files_record_check(const struct files_record *record, struct error *err) MUST_USE;
 /** Made of segments with one slash between them, none empty, . or .. or over FRONT_FILES_NAME_MAX; no NUL; "" is one.

@@ -295,3 +295,36 @@ int front_files_packet_next(const char *data, size_t size, size_t *at, struct fi
     *at += wire.head.size;
     return 1;
 }
+
+bool front_files_is_awaited(enum files_operation operation, enum files_record_kind kind, uint64_t number)
+{
+    if (kind == FILES_DONE || kind == FILES_ERROR)
+        return true;
+    switch (operation) {
+    case FILES_LIST:
+    case FILES_GLOB:
+        return kind == FILES_ENTRY;
+    case FILES_GREP:
+        return kind == FILES_MATCH;
+    case FILES_OPEN:
+        return kind == (number == 0 ? FILES_ENTRY : FILES_DATA);
+    case FILES_WATCH:
+        return kind == (number == 0 ? FILES_ENTRY : FILES_EVENT);
+    case FILES_PIECE: /* where it stands; the file when that was the last */
+        return (number == 0 && kind == FILES_STATE) || (number == 1 && kind == FILES_ENTRY);
+    case FILES_REMOVE:
+    case FILES_PACK:
+    case FILES_UNPACK:
+    case FILES_COMMIT:
+        return false;
+    case FILES_STAT:
+    case FILES_MKDIR:
+    case FILES_MOVE:
+    case FILES_COPY:
+    case FILES_CHMOD:
+    case FILES_EDIT:
+    case FILES_WRITE:
+        return number == 0 && kind == FILES_ENTRY;
+    }
+    return false;
+}

@@ -25,7 +25,7 @@ static int open_master(void)
 static bool refuse_terminal(struct error *err)
 {
     if (errno == ENOSPC || errno == EIO) /* EIO: the host's kernel.pty.max */
-        return error_set_errno(err, ERROR_NO_CAPACITY, "no terminal left; kill or forget one");
+        return error_set(err, ERROR_NO_CAPACITY, "no terminal left in this sandbox; kill a command that has one");
     return streams_failed("opening a terminal", err);
 }
 

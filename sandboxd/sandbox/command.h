@@ -22,7 +22,7 @@ struct command {
     size_t variable_count;
     uint64_t timeout_ms;    /* 0: none */
     bool with_stdin;        /* a pipe; else /dev/null */
-    bool terminal;          /* stdin, stdout and stderr are a new terminal; implies with_stdin */
+    bool terminal;          /* its streams are a new one; implies with_stdin and stdin_stays_open */
     unsigned columns, rows; /* of it, 1..FRONT_INIT_CELLS_MAX */
     bool stdin_stays_open;  /* after `input` */
     void *input;            /* written to stdin first; NULL: nothing */

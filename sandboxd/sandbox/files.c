@@ -34,6 +34,8 @@ struct files_call {
     struct loop_timer *limit; /* of a short operation */
     struct loop_timer *again; /* records wait in `packet` */
     bool paused, commits, committed;
+    bool has_handed;  /* a descriptor to its caller */
+    uint64_t records; /* told to its caller */
     uint64_t commit_size;
     char *packet; /* NULL, or FRONT_FILES_PACKET_MAX bytes */
     size_t at, size;
@@ -51,7 +53,6 @@ static bool is_short(const struct files_request *request)
     case FILES_STAT:
     case FILES_OPEN:
     case FILES_MKDIR:
-    case FILES_MOVE:
     case FILES_CHMOD:
     case FILES_EDIT:
         return true;
@@ -61,6 +62,7 @@ static bool is_short(const struct files_request *request)
     case FILES_GLOB:
     case FILES_GREP:
     case FILES_COPY:
+    case FILES_MOVE: /* between file systems it is a copy */
     case FILES_WRITE:
     case FILES_PIECE:
     case FILES_WATCH:
@@ -72,10 +74,12 @@ static bool is_short(const struct files_request *request)
     return false;
 }
 
-/* After its last word a helper may serve again, unless the operation was to last, or has had children. */
+/* After its last word a helper may serve again, unless the operation was to last, or has had children, or leaves a heap
+ * that a pattern made large, which would be the sandbox's memory while the helper waits. */
 static bool leaves_helper(const struct files_request *request)
 {
-    return request->operation != FILES_WATCH && request->operation != FILES_PACK && request->operation != FILES_UNPACK;
+    return request->operation != FILES_WATCH && request->operation != FILES_PACK &&
+           request->operation != FILES_UNPACK && request->operation != FILES_GREP;
 }
 
 /* ---- the end ---- */
@@ -92,7 +96,7 @@ static void call_free(struct files_call *call, bool is_reusable)
     if (call->watch) {
         int socket = is_reusable ? fcntl(loop_watch_fd(call->watch), F_DUPFD_CLOEXEC, 0) : -1;
         loop_watch_free(call->watch);
-        files_pool_return(call->all, call->sandbox_id, socket);
+        files_pool_return(call->all, call->sandbox_id, socket, call->has_handed);
     }
     registry_detach(sandboxes_registry(call->all), call->sandbox_id, clock_wall_ms());
     loop_timer_cancel(call->limit);
@@ -222,6 +226,11 @@ static bool take_record(struct files_call *call, struct files_record *record)
         tell_error(call, record);
         return false;
     }
+    /* Else one that lies could keep the loop busy for ever with what nobody is told. */
+    if (!front_files_is_awaited(call->request.operation, record->kind, call->records++)) {
+        fail_broken(call, "a record that nobody awaits");
+        return false;
+    }
     if (record->kind == FILES_ENTRY && call->request.operation == FILES_OPEN)
         descriptor = TAKE_FD(call->packet_descriptor);
     struct error err = {0};
@@ -230,6 +239,7 @@ static bool take_record(struct files_call *call, struct files_record *record)
         fail_broken(call, err.message);
         return false;
     }
+    call->has_handed = call->has_handed || descriptor >= 0;
     bool freed = false;
     call->freed = &freed;
     call->events->record(call->cookie, record, descriptor);
@@ -365,7 +375,7 @@ static void begin(struct files_call *call, int socket, bool is_new)
     bool sent = front_files_request_send(socket, &call->request, call->descriptor, &err);
     if (!sent && !is_new && err.kind != ERROR_INVALID) { /* it ended meanwhile: nothing was done */
         loop_watch_free(TAKE(call->watch));
-        files_pool_return(call->all, call->sandbox_id, -1);
+        files_pool_return(call->all, call->sandbox_id, -1, false);
         ask(call, true);
         return;
     }
@@ -403,7 +413,7 @@ static void on_lent(void *cookie, const struct verb_answer *answer)
     else if (call)
         fail(call, &answer->error);
     else if (is_lent)
-        files_pool_return(loan->all, loan->sandbox_id, socket);
+        files_pool_return(loan->all, loan->sandbox_id, socket, false);
     files_loan_release(loan);
 }
 

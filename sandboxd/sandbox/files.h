@@ -11,7 +11,8 @@ struct files_call;
 /** On the calling loop, never before files_start returned. */
 struct files_events {
     /** One checked record, never DONE or ERROR. `descriptor` (of OPEN's ENTRY; else -1) is the callee's: checked to be
-     * a regular file open for reading alone, on a file system that does not block. files_cancel is allowed inside. */
+     * a regular file open for reading alone, on a file system that does not block; at most one comes, and it counts as
+     * the sandbox's until files_file_closed. files_cancel is allowed inside. */
     void (*record)(void *cookie, const struct files_record *record, int descriptor);
     /** The last, once: NULL err and FILES_DONE; or the error (the helper's own; GONE, STARTING, NO_CAPACITY when there
      *  was none; UNAVAILABLE-like INTERNAL, retryable, when it died). The call is freed after it. */
@@ -30,6 +31,9 @@ void files_commit(struct files_call *call, uint64_t size);
 
 /** Nothing of it is wanted any more: no event comes, the helper ends, nothing half-done is left. NULL is allowed. */
 void files_cancel(struct files_call *call);
+
+/** The descriptor that a call's record came with is closed, also when that was long after the call. Once. Any loop. */
+void files_file_closed(struct sandboxes *all, const char *sandbox_id);
 
 /** A pipe for files_start: ends[0] goes to the helper (WRITE, UNPACK) or stays (PACK), the other way round for ends[1];
  * the front's end (`ours`, 0 or 1) does not block. ERROR_NO_CAPACITY. */

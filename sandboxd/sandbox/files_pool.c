@@ -2,6 +2,7 @@
 #include "sandboxd/sandbox/files_pool.h"
 
 #include "sandboxd/front_files/front_files.h"
+#include "sandboxd/sandbox/files.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -18,10 +19,10 @@ struct idle {
     struct loop_timer *timer;
 };
 
-/* Invariant: the sandbox has counted idle_count + running * FILES_CALL_DESCRIPTORS descriptors for it. */
+/* Invariant: the sandbox has counted idle_count + running * FILES_CALL_DESCRIPTORS + left descriptors for it. */
 struct files_pool {
     struct idle *idle;
-    unsigned idle_count, running;
+    unsigned idle_count, running, left; /* left: files that are open after their calls */
 };
 
 static struct files_pool *pool_of(struct sandbox *sandbox)
@@ -160,19 +161,32 @@ void files_pool_lend(struct sandbox *sandbox, struct verb *verb)
 struct returning {
     struct sandboxes *all;
     char sandbox_id[FRONT_LAUNCHER_ID_BYTES];
-    int socket;
+    int socket; /* of a helper that may serve again; or -1 */
+    bool leaves_file;
 };
+
+static struct returning *returning_new(struct sandboxes *all, const char *sandbox_id)
+{
+    struct returning *returning = memory_new(sizeof *returning);
+    returning->all = all;
+    returning->socket = -1;
+    if (!text_copy(returning->sandbox_id, sizeof returning->sandbox_id, sandbox_id))
+        returning->sandbox_id[0] = 0;
+    return returning;
+}
 
 static void take_back(void *cookie)
 {
     struct returning *returning = cookie;
     AUTO_FD int socket = returning->socket;
     struct sandbox *sandbox = sandbox_find(returning->all, returning->sandbox_id);
+    int closed = returning->leaves_file ? FILES_CALL_DESCRIPTORS - 1 : FILES_CALL_DESCRIPTORS;
     if (!sandbox || !sandbox->files || sandbox->files->running == 0) {
-        atomic_fetch_sub_explicit(&returning->all->descriptors, FILES_CALL_DESCRIPTORS, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&returning->all->descriptors, closed, memory_order_relaxed);
     } else {
         sandbox->files->running--;
-        sandbox_count_descriptors(sandbox, -FILES_CALL_DESCRIPTORS);
+        sandbox->files->left += returning->leaves_file;
+        sandbox_count_descriptors(sandbox, -closed);
         sandbox_touch(sandbox);
         if (socket >= 0 && !sandbox->ending && sandbox->files->idle_count < FILES_IDLE_MAX)
             keep(sandbox, TAKE_FD(socket));
@@ -180,15 +194,33 @@ static void take_back(void *cookie)
     free(returning);
 }
 
-void files_pool_return(struct sandboxes *all, const char *sandbox_id, int socket)
+void files_pool_return(struct sandboxes *all, const char *sandbox_id, int socket, bool leaves_file)
 {
     AUTO_FD int held = socket;
     if (all->stopping) /* nothing is counted any more */
         return;
-    struct returning *returning = memory_new(sizeof *returning);
-    returning->all = all;
+    struct returning *returning = returning_new(all, sandbox_id);
     returning->socket = TAKE_FD(held);
-    if (!text_copy(returning->sandbox_id, sizeof returning->sandbox_id, sandbox_id))
-        returning->sandbox_id[0] = 0;
+    returning->leaves_file = leaves_file;
     sandboxes_post(all, registry_owner(all->registry, sandbox_id), take_back, returning);
+}
+
+/* Its call has come back before: what one loop posts comes in order. */
+static void forget_file(void *cookie)
+{
+    struct returning *returning = cookie;
+    struct sandbox *sandbox = sandbox_find(returning->all, returning->sandbox_id);
+    if (!sandbox || !sandbox->files || sandbox->files->left == 0) {
+        atomic_fetch_sub_explicit(&returning->all->descriptors, 1, memory_order_relaxed);
+    } else {
+        sandbox->files->left--;
+        sandbox_count_descriptors(sandbox, -1);
+    }
+    free(returning);
+}
+
+void files_file_closed(struct sandboxes *all, const char *sandbox_id)
+{
+    if (!all->stopping)
+        sandboxes_post(all, registry_owner(all->registry, sandbox_id), forget_file, returning_new(all, sandbox_id));
 }

@@ -30,8 +30,9 @@ void files_loan_release(struct files_loan *loan);
 /** A verb's work, its cookie a loan: lends a helper. NO_CAPACITY. */
 void files_pool_lend(struct sandbox *sandbox, struct verb *verb);
 
-/** What was lent comes back: `socket` (taken) of a helper that may serve again, or -1. Any loop. */
-void files_pool_return(struct sandboxes *all, const char *sandbox_id, int socket);
+/** What was lent comes back: `socket` (taken) of a helper that may serve again, or -1. `leaves_file`: a file that it
+ *  handed over stays open, and counted, until files_file_closed. Any loop. */
+void files_pool_return(struct sandboxes *all, const char *sandbox_id, int socket, bool leaves_file);
 
 /** With the sandbox. */
 void files_pool_free(struct sandbox *sandbox);

@@ -28,6 +28,7 @@ struct follower {
     atomic_bool started, ended, failed;      /* by the owner, each after what it stands for: */
     struct output *outputs[OUTPUT_STREAMS];  /* started */
     struct process_view start_view;          /* started */
+    bool begins;                             /* started */
     struct process_view end_view;            /* ended */
     struct error error;                      /* failed */
     _Atomic(struct loop *) owner_loop;       /* NULL until attached */
@@ -200,6 +201,11 @@ int follower_memory(const struct follower *follower, enum output_stream stream)
     return output ? output->memory : -1;
 }
 
+bool follower_has_begun(const struct follower *follower)
+{
+    return follower->started && follower->begins;
+}
+
 void follower_ignore(struct follower *follower, enum output_stream stream)
 {
     follower->ignored[stream] = true;
@@ -246,6 +252,11 @@ bool follower_has_left(const struct follower *follower)
 enum follower_mode follower_mode(const struct follower *follower)
 {
     return follower->mode;
+}
+
+void follower_begins(struct follower *follower)
+{
+    follower->begins = true;
 }
 
 uint64_t follower_read_to(const struct follower *follower, enum output_stream stream)

@@ -64,6 +64,9 @@ enum follower_what follower_peek(struct follower *follower, struct follower_item
  *  long as the follower. */
 int follower_memory(const struct follower *follower, enum output_stream stream) MUST_USE;
 
+/** After STARTED: whether the command was begun for this reader, and not there before it asked. */
+bool follower_has_begun(const struct follower *follower) MUST_USE;
+
 /** Nothing of this stream is wanted: it is told no more, and the command does not wait for it. */
 void follower_ignore(struct follower *follower, enum output_stream stream);
 
@@ -86,6 +89,8 @@ void follower_detach(struct follower *follower);
 
 bool follower_has_left(const struct follower *follower) MUST_USE;
 enum follower_mode follower_mode(const struct follower *follower) MUST_USE;
+/** Before it is told as started: the command is begun for this reader. */
+void follower_begins(struct follower *follower);
 /** How far the reader has got. */
 uint64_t follower_read_to(const struct follower *follower, enum output_stream stream) MUST_USE;
 /** Whether the owner wants to hear of every step of the reader: set before looking at follower_read_to. */

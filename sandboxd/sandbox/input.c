@@ -17,8 +17,8 @@ struct input *input_new(int memory, struct error *err)
     AUTO_FD int held = memory;
     struct stat status;
     int seals = fcntl(held, F_GET_SEALS);
-    if (fstat(held, &status) != 0 || !S_ISREG(status.st_mode) || seals < 0) {
-        error_set(err, ERROR_INVALID, "stdin's memory is not a memfd");
+    if (fstat(held, &status) != 0 || !S_ISREG(status.st_mode) || seals < 0 || !(seals & F_SEAL_SHRINK)) {
+        error_set(err, ERROR_INVALID, "stdin's memory is not a memfd that nobody can cut");
         return NULL;
     }
     off_t position = lseek(held, 0, SEEK_CUR);
@@ -75,13 +75,6 @@ bool input_append(struct input *input, const void *data, size_t size, struct err
     return true;
 }
 
-void input_discard(struct input *input)
-{
-    if (input->accepted > 0 && input->accepted <= INT64_MAX)
-        (void)fallocate(input->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)input->accepted);
-    input->delivered = input->punched = input->accepted;
-}
-
 void input_end(struct input *input)
 {
     input->is_ended = true;
@@ -101,7 +94,7 @@ enum input_moved input_move(struct input *input, int pipe, size_t budget)
             continue;
         if (moved < 0 && errno == EAGAIN)
             return INPUT_FULL;
-        if (moved <= 0) /* EPIPE; or the memory was cut short inside */
+        if (moved <= 0) /* EPIPE */
             return INPUT_BROKEN;
         input->delivered += (uint64_t)moved;
         budget -= (size_t)moved;

@@ -22,8 +22,8 @@ struct input {
     bool is_ended;      /* nothing comes behind `accepted` */
 };
 
-/** Takes the memfd (a regular file on shmem, whose position is not beyond its size, or ERROR_INVALID: it comes from
- *  inside a sandbox and is closed). */
+/** Takes the memfd (a regular file on shmem, sealed against shrinking, whose position is not beyond its size, or
+ *  ERROR_INVALID: it comes from inside a sandbox and is closed). */
 struct input *input_new(int memory, struct error *err) MUST_USE;
 /** NULL is allowed. */
 void input_free(struct input *input);
@@ -39,9 +39,6 @@ bool input_find_new(const struct input *input, uint64_t offset, size_t *size, st
 /** Accepts bytes at the end; the caller knows that they may wait, and that it has not ended. ERROR_INTERNAL when the
  * memory does not take them (what it took counts as accepted). */
 bool input_append(struct input *input, const void *data, size_t size, struct error *err) MUST_USE;
-
-/** Gives up all of it: nobody will read it. */
-void input_discard(struct input *input);
 
 /** Nothing comes any more. */
 void input_end(struct input *input);

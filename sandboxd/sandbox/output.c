@@ -35,13 +35,14 @@ struct output *output_new(int memory, struct error *err)
 {
     AUTO_FD int held = memory;
     struct stat status;
-    if (fstat(held, &status) != 0 || !S_ISREG(status.st_mode) || fcntl(held, F_GET_SEALS) < 0) {
-        error_set(err, ERROR_INVALID, "an output stream's memory is not a memfd");
+    int seals = fcntl(held, F_GET_SEALS);
+    if (fstat(held, &status) != 0 || !S_ISREG(status.st_mode) || seals < 0 || !(seals & F_SEAL_SHRINK)) {
+        error_set(err, ERROR_INVALID, "an output stream's memory is not a memfd that nobody can cut");
         return NULL;
     }
     off_t position = lseek(held, 0, SEEK_CUR);
-    if (position < 0) {
-        error_set_errno(err, ERROR_INTERNAL, "position of an output stream");
+    if (position < 0 || position > status.st_size) {
+        error_set(err, ERROR_INVALID, "an output stream stands beyond the end of its memory");
         return NULL;
     }
     struct output *output = memory_new(sizeof *output);
@@ -127,7 +128,7 @@ size_t output_read(struct output *output, uint64_t offset, void *to, size_t size
         *gap_to = kept_from;
         return 0;
     }
-    if (got <= 0) { /* someone inside cut the memory short: say it, do not wait for it */
+    if (got <= 0) { /* it cannot be cut, but whatever it is: say it, do not wait for it */
         *gap_to = output->length;
         return 0;
     }

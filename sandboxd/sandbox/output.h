@@ -28,8 +28,8 @@ struct output {
     _Atomic uint64_t kept_from; /* bytes before this are gone */
 };
 
-/** Takes the memfd (a regular file on shmem, or ERROR_INVALID: it comes from inside a sandbox and is closed). Its
- *  position is where the stream stands. */
+/** Takes the memfd (a regular file on shmem, sealed against shrinking, whose position is not beyond its size, or
+ *  ERROR_INVALID: it comes from inside a sandbox and is closed). Its position is where the stream stands. */
 struct output *output_new(int memory, struct error *err) MUST_USE;
 struct output *output_hold(struct output *output) MUST_USE;
 /** NULL is allowed. Any thread. */

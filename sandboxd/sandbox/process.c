@@ -281,7 +281,7 @@ static void fill_view(struct process *process, const struct fi_started *started)
     process->view.started_ms = started->start_wall_ms;
     process->view.timeout_ms = started->timeout_ms;
     process->view.stdin_offset = started->stdin_bytes;
-    process->input_ended = started->stdin_bytes > 0;
+    process->input_ended = !started->has_stdin;
     if (!process->view.title[0]) /* ours, when we started it; init's for a command of an earlier front */
         memcpy(process->view.title, started->title, sizeof process->view.title);
 }
@@ -311,8 +311,6 @@ void process_started(struct sandbox *sandbox, const struct fi_started *started, 
     for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
         tell_started(process, holder->follower);
     process_input_start(process);
-    if (process->terminal) /* what an earlier front left in its pipe */
-        process_output_pump(&process->streams[OUTPUT_STDOUT]);
 }
 
 void process_refused(struct sandbox *sandbox, const struct fi_refused *refused)

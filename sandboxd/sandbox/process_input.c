@@ -114,8 +114,6 @@ void process_tell_end_of_input(struct process *process)
 
 void process_input_abandon(struct process *process, const struct error *err)
 {
-    if (process->input)
-        input_discard(process->input);
     if (process->stdin_pipe)
         process_tell_end_of_input(process);
     process_input_close(process, err);

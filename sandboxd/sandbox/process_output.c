@@ -7,7 +7,8 @@
 #include <unistd.h>
 
 enum { BUDGET_BYTES = 1 << 20 }; /* a turn and stream, so that a flood leaves the loop to others */
-enum { WIDE_BYTES = 1 << 20 };
+enum { WIDE_BYTES = 1 << 20, LEAST_BYTES = 4096 };
+enum { WIDE_MAX = 8 }; /* a sandbox: an eighth of what its init's pipes may hold (fs.pipe-user-pages-soft) */
 static const uint64_t WIDE_FROM_BYTES = UINT64_C(4) << 20;
 static const uint64_t PUNCH_BYTES = UINT64_C(256) << 10; /* punched at least, so that it costs little a byte */
 
@@ -22,7 +23,41 @@ static void watch(struct process_stream *stream, bool reading)
         return;
     stream->reading = reading;
     loop_watch_readable(stream->pipe, reading ? on_readable : NULL, stream);
+    if (stream->process->terminal)
+        loop_watch_readable(terminal_watch_left(stream->process->terminal), reading ? on_readable : NULL, stream);
 }
+
+/* ---- the size of pipes: init's user has so many pages for all it keeps, and beyond them the pipes of the sandbox's
+ * next commands would be of two pages (fs.pipe-user-pages-soft, pipe(7)) ---- */
+
+static void set_wide(struct process_stream *stream, bool is_wide)
+{
+    if (stream->is_wide != is_wide)
+        stream->process->sandbox->wide_pipes += is_wide ? 1 : -1;
+    stream->is_wide = is_wide;
+}
+
+/* A stream that floods gets a wider pipe, so that command and loop take turns less often; a few in a sandbox. Refused:
+ * then it stays as it is. */
+static void widen(struct process_stream *stream)
+{
+    if (stream->is_wide || stream->wide_refused || stream->process->terminal ||
+        stream->output->length < WIDE_FROM_BYTES || stream->process->sandbox->wide_pipes >= WIDE_MAX)
+        return;
+    if (fcntl(loop_watch_fd(stream->pipe), F_SETPIPE_SZ, WIDE_BYTES) >= 0)
+        set_wide(stream, true);
+    else
+        stream->wide_refused = true;
+}
+
+/* Nobody can write to it any more, but init keeps it until the command is forgotten. */
+static void shrink(struct process_stream *stream)
+{
+    if (!stream->process->terminal)
+        (void)fcntl(loop_watch_fd(stream->pipe), F_SETPIPE_SZ, LEAST_BYTES);
+}
+
+/* ---- opening and closing ---- */
 
 void process_output_open(struct process_stream *stream, struct output *output, int pipe, bool held)
 {
@@ -34,6 +69,7 @@ void process_output_open(struct process_stream *stream, struct output *output, i
     if (pipe >= 0) {
         stream->pipe = loop_watch_new(stream->process->sandbox->loop, pipe);
         sandbox_count_descriptors(stream->process->sandbox, 1);
+        set_wide(stream, fcntl(pipe, F_GETPIPE_SZ) >= WIDE_BYTES); /* by an earlier front */
     } else if (stream->process->terminal) {
         stream->pipe = terminal_watch(stream->process->terminal);
     }
@@ -42,10 +78,11 @@ void process_output_open(struct process_stream *stream, struct output *output, i
 
 void process_output_end(struct process_stream *stream)
 {
+    if (!stream->pipe)
+        return;
+    set_wide(stream, false);
     struct loop_watch *pipe = TAKE(stream->pipe);
     stream->reading = false;
-    if (!pipe)
-        return;
     if (stream->process->terminal) {
         process_close_terminal(stream->process);
         return;
@@ -64,34 +101,52 @@ void process_output_close(struct process_stream *stream)
     output_release(TAKE(stream->output));
 }
 
+/* ---- what is kept, and how far a command may run ahead ---- */
+
 static void punch(struct process_stream *stream, uint64_t to)
 {
     stream->process->sandbox->kept_bytes -= output_punch(stream->output, to);
 }
 
-/* The slowest driver's position; UINT64_MAX without one. */
-static uint64_t slowest_driver(const struct process_stream *stream)
+/* The slowest driver's position; UINT64_MAX without one that wants the stream. */
+static uint64_t slowest_driver(const struct process_stream *stream, bool *is_there)
 {
     uint64_t position = UINT64_MAX;
+    *is_there = false;
     for (const struct process_follower *holder = stream->process->followers; holder; holder = holder->next) {
         if (follower_mode(holder->follower) != FOLLOWER_DRIVER || follower_has_left(holder->follower))
             continue;
+        *is_there = true;
         uint64_t read_to = follower_read_to(holder->follower, stream->which);
         position = read_to < position ? read_to : position;
     }
     return position;
 }
 
+/* What a driver may be behind. */
+static uint64_t leash(const struct process_stream *stream)
+{
+    bool squeezed = stream->process->sandbox->kept_bytes >= SANDBOX_KEPT_BYTES;
+    return squeezed ? PROCESS_SQUEEZED_BYTES : PROCESS_BEHIND_BYTES;
+}
+
 /* While the hold lasts, clients of the front before this one may come back, so for its commands the place where it left
- * off counts as a driver that does not read; until one is there. */
+ * off counts as a driver that does not read. One that is back need not wait for the others: when it has the stream run
+ * so far ahead, their place is given up. */
 static bool is_held(const struct process_stream *stream)
 {
-    return stream->held && stream->process->sandbox->hold_until != 0 && slowest_driver(stream) == UINT64_MAX;
+    bool is_there;
+    if (!stream->held || stream->process->sandbox->hold_until == 0)
+        return false;
+    (void)slowest_driver(stream, &is_there);
+    return !is_there || stream->output->length < stream->held_from + leash(stream);
 }
 
 static uint64_t slowest(const struct process_stream *stream)
 {
-    return is_held(stream) ? stream->held_from : slowest_driver(stream);
+    bool is_there;
+    uint64_t position = slowest_driver(stream, &is_there);
+    return is_held(stream) && stream->held_from < position ? stream->held_from : position;
 }
 
 static void tell_drivers(const struct process *process, bool waits)
@@ -105,10 +160,7 @@ static void tell_drivers(const struct process *process, bool waits)
 static uint64_t limit_of(const struct process_stream *stream)
 {
     uint64_t position = slowest(stream);
-    if (position == UINT64_MAX)
-        return UINT64_MAX;
-    bool squeezed = stream->process->sandbox->kept_bytes >= SANDBOX_KEPT_BYTES;
-    return position + (squeezed ? PROCESS_SQUEEZED_BYTES : PROCESS_BEHIND_BYTES);
+    return position == UINT64_MAX ? UINT64_MAX : position + leash(stream);
 }
 
 /* Keeps the last `keep` bytes and what a driver has not read. */
@@ -143,22 +195,14 @@ static void tell_grown(const struct process *process)
         follower_tell_grown(holder->follower);
 }
 
-/* The limit was reached: wait for the drivers, unless one has read on while we were about to. */
+/* At the limit: wait for the drivers, unless one has read on while we were about to. */
 static void wait_for_drivers(struct process_stream *stream)
 {
     tell_drivers(stream->process, true);
     watch(stream, stream->output->length < limit_of(stream));
 }
 
-/* A stream that floods gets a wider pipe, so that command and loop take turns less often. Refused beyond what the kernel
- * gives one user (pipe(7)): then it stays as it is. */
-static void widen(struct process_stream *stream)
-{
-    if (stream->is_wide || stream->process->terminal || !stream->pipe || stream->output->length < WIDE_FROM_BYTES)
-        return;
-    stream->is_wide = true;
-    (void)fcntl(loop_watch_fd(stream->pipe), F_SETPIPE_SZ, WIDE_BYTES);
-}
+/* ---- moving ---- */
 
 void process_output_pump(struct process_stream *stream)
 {
@@ -172,16 +216,19 @@ void process_output_pump(struct process_stream *stream)
     uint64_t grown = stream->output->length - before;
     widen(stream);
     process->sandbox->kept_bytes += grown;
+    stream->held = is_held(stream); /* once given up, for good */
     /* Whoever holds the pipe inside may have read back what the command left in it: that never comes. */
     if (process->state == PROCESS_ENDED && pumped == OUTPUT_EMPTY && stream->end_at != UINT64_MAX &&
         stream->end_at > stream->output->length)
         stream->end_at = stream->output->length;
-    if (pumped == OUTPUT_END)
+    if (pumped == OUTPUT_END) {
+        shrink(stream);
         process_output_end(stream);
-    else if (stream->output->length >= limit_of(stream))
+    } else if (stream->output->length >= limit_of(stream)) {
         wait_for_drivers(stream);
-    else
+    } else {
         watch(stream, true);
+    }
     if (grown) {
         trim(stream, PROCESS_KEPT_BYTES, PUNCH_BYTES);
         if (process->sandbox->kept_bytes > SANDBOX_KEPT_BYTES)
@@ -199,10 +246,8 @@ void process_output_resume(struct process *process)
         struct process_stream *stream = &process->streams[i];
         if (!stream->pipe || stream->reading)
             continue;
-        watch(stream, stream->output->length < limit_of(stream));
+        wait_for_drivers(stream); /* all there are now: one may have come meanwhile */
         waited = waited || !stream->reading;
-        if (stream->reading && process->terminal) /* its master does not tell what is in the pipe */
-            process_output_pump(stream);
     }
     if (!waited)
         tell_drivers(process, false);

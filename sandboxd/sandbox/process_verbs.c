@@ -4,6 +4,7 @@
 #include "shared/base/memory.h"
 #include "shared/base/random.h"
 
+#include <sodium.h>
 #include <string.h>
 
 static bool same_command(const uint8_t *asked, const uint8_t *known, bool hash_known)
@@ -19,11 +20,11 @@ static void refuse(struct verb *verb, enum error_kind kind, const char *before, 
     verb_finish(verb, &err);
 }
 
-/* By its place in stdin, so that what is there already is not given twice. A terminal stays open behind it. */
+/* By its place in stdin, so that what is there already is not given twice. */
 static void give_input(struct process *process, struct command *command)
 {
-    bool eof = !command->stdin_stays_open && (!command->terminal || command->input_size > 0);
-    if ((!command->with_stdin && !command->terminal) || (command->input_size == 0 && !eof))
+    bool eof = !command->stdin_stays_open;
+    if (!command->with_stdin || (command->input_size == 0 && !eof))
         return;
     struct verb *verb = verb_new(process->sandbox->all, process->sandbox->facts.id);
     verb->data = TAKE(command->input);
@@ -81,7 +82,7 @@ static bool send_start(struct sandbox *sandbox, const struct command *command, c
         return false;
     struct front_init_message message = {.type = FI_START};
     memcpy(message.as.start.id, id, strlen(id) + 1);
-    message.as.start.with_stdin = command->with_stdin || command->terminal;
+    message.as.start.with_stdin = command->with_stdin;
     message.as.start.terminal = command->terminal;
     message.as.start.columns = command->terminal ? (uint16_t)command->columns : 0;
     message.as.start.rows = command->terminal ? (uint16_t)command->rows : 0;
@@ -137,6 +138,7 @@ void process_verb_exec(struct sandbox *sandbox, struct verb *verb)
     }
     memcpy(process->hash, hash, sizeof hash);
     give_input(process, verb->command);
+    follower_begins(verb->follower);
     process_attach(process, verb->follower);
     sandbox_touch(sandbox);
     verb_finish(verb, NULL);
@@ -207,15 +209,35 @@ void process_verb_kill(struct sandbox *sandbox, struct verb *verb)
     send_and_finish(sandbox, verb, &message);
 }
 
+/* All of an origin but its last line. */
+static void name_writer(const char *origin, uint8_t writer[static PROCESS_WRITER_BYTES])
+{
+    size_t length = origin ? strlen(origin) : 0, most = length > 0 ? length - 1 : 0;
+    while (most > 0 && origin[most - 1] != '\n')
+        most--;
+    crypto_generichash(writer, PROCESS_WRITER_BYTES, (const uint8_t *)origin, most > 0 ? most : length, NULL, 0);
+}
+
+static bool knows_writer(const struct process *process, const uint8_t writer[static PROCESS_WRITER_BYTES])
+{
+    for (unsigned i = 0; i < PROCESS_WRITERS && i < process->writer_count; i++)
+        if (memcmp(process->writers[i], writer, PROCESS_WRITER_BYTES) == 0)
+            return true;
+    return false;
+}
+
 static bool may_take_input(struct process *process, const struct verb *verb, struct error *err)
 {
     const struct sandboxes_options *options = &process->sandbox->all->options;
+    uint8_t writer[PROCESS_WRITER_BYTES];
+    name_writer(verb->origin, writer);
+    if (knows_writer(process, writer))
+        return true;
     struct process_deed deed = {
         .sandbox_id = process->sandbox->facts.id, .process_id = process->view.id, .origin = verb->origin};
-    if (!process->input_told && options->command_takes_input &&
-        !options->command_takes_input(options->context, &deed, err))
+    if (options->command_takes_input && !options->command_takes_input(options->context, &deed, err))
         return false;
-    process->input_told = true;
+    memcpy(process->writers[process->writer_count++ % PROCESS_WRITERS], writer, sizeof writer);
     return true;
 }
 

@@ -38,11 +38,12 @@ struct process_stream {
     enum output_stream which;
     struct output *output;   /* NULL until started */
     struct loop_watch *pipe; /* NULL before the start and after the end of the stream; of a terminal, its master */
-    bool is_wide;            /* its pipe was made wider: it floods */
-    bool reading;            /* the loop watches the pipe; else it waits for a driver */
-    bool held;               /* of an earlier front: nothing is punched while the sandbox's hold lasts */
-    uint64_t held_from;      /* length at adoption: a driver that never reads, for so long */
-    uint64_t end_at;         /* what was in the stream when the command ended; UINT64_MAX: not known yet */
+    bool is_wide;            /* its pipe was made wider: it floods; counted in sandbox.wide_pipes */
+    bool wide_refused;
+    bool reading;       /* the loop watches the pipe; else it waits for a driver */
+    bool held;          /* of an earlier front: nothing is punched while the sandbox's hold lasts */
+    uint64_t held_from; /* length at adoption: a driver that never reads, for so long */
+    uint64_t end_at;    /* what was in the stream when the command ended; UINT64_MAX: not known yet */
 };
 
 /* Those on stdin that wait for their answer. */
@@ -61,6 +62,8 @@ struct process_follower {
     struct follower *follower;
 };
 
+enum { PROCESS_WRITERS = 4, PROCESS_WRITER_BYTES = 16 };
+
 /* Invariants: view.ended == (state == PROCESS_ENDED); end_told only when both streams reached end_at or their end. */
 struct process {
     struct process *next, *previous; /* in the order of their starts */
@@ -68,10 +71,11 @@ struct process {
     enum process_state state;
     struct process_view view; /* lengths are filled in when it is shown */
     uint8_t hash[COMMAND_HASH_BYTES];
-    bool hash_known; /* false for a command of an earlier front */
-    bool named;      /* the id came from a client */
-    bool input_told; /* to command_takes_input: once a command is enough */
-    char *origin;    /* of its exec, until its end is told to command_ended */
+    bool hash_known;                                        /* false for a command of an earlier front */
+    bool named;                                             /* the id came from a client */
+    char *origin;                                           /* of its exec, until its end is told to command_ended */
+    uint8_t writers[PROCESS_WRITERS][PROCESS_WRITER_BYTES]; /* told to command_takes_input; the newest of: */
+    unsigned writer_count;
     bool end_told;
     uint64_t forget_at;           /* boot ns; once the end is told */
     struct loop_timer *end_timer; /* while ended and not told, else NULL */
@@ -118,7 +122,8 @@ struct sandbox {
     struct loop_timer *forget_timer;
     uint64_t kept_bytes; /* over all streams */
     int64_t descriptors; /* open for its commands */
-    uint64_t hold_until; /* boot ns */
+    int wide_pipes;
+    uint64_t hold_until; /* boot ns; 0: over */
     struct loop_timer *hold_timer;
     uint64_t touched_at;      /* boot ns */
     uint64_t sampled_at;      /* boot ns; 0: not yet */

@@ -33,8 +33,8 @@ struct sandboxes_options {
     int run_folder;                       /* O_PATH descriptor of STATE/sandboxd/run; borrowed */
     void (*ended)(void *context);         /* a sandbox ended; loop 0 */
     void (*launcher_gone)(void *context); /* nothing can be made or ended any more; loop 0 */
-    /* Before a command is started, and before the first bytes that a request sends to its stdin: false refuses it. On the
-     * sandbox's loop, as the next; NULL: nobody minds. */
+    /* Before a command is started, and before the first bytes that each writer sends to its stdin: false refuses it. On
+     * the sandbox's loop, as the next; NULL: nobody minds. */
     bool (*command_starts)(void *context, const struct process_deed *deed, struct error *err);
     bool (*command_takes_input)(void *context, const struct process_deed *deed, struct error *err);
     /* Once for each start that was not refused: it ended, failed to start, or went with its sandbox. Of one of an earlier
@@ -107,7 +107,8 @@ struct process_call {
     void (*done)(void *cookie,
                  const struct verb_answer *answer); /* on the calling loop, never before the call returns */
     void *cookie;
-    const char *origin; /* copied; of process_write, for its process_deed; may be NULL */
+    const char *origin; /* copied; of process_write, for its process_deed; may be NULL. The last of its lines names the
+                           request, those before it the writer */
 };
 
 /** Signal 1..64 to the command's process group; INT, QUIT and TSTP of a terminal to its foreground group. NOT_FOUND, CONFLICT when it has ended. */

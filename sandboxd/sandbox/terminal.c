@@ -2,6 +2,7 @@
 #include "sandboxd/sandbox/terminal.h"
 
 #include "sandboxd/sandbox/interrupt.h"
+#include "shared/base/clock.h"
 #include "shared/base/memory.h"
 
 #include <errno.h>
@@ -16,15 +17,17 @@
 
 enum {
     STEP_BYTES = 65536,
-    PIPE_BYTES = 1 << 30, /* more than any pipe holds */
+    PIPE_BYTES = 1 << 20, /* more than our pipes hold; others may fill one while it is emptied */
     END_CHARACTER = 4,
-    WAITS_MAX = 20 /* that a terminal of ours may be interrupted in */
+    WAITS_MAX = 20 /* calls that may be interrupted within WAITS_NS: a fiftieth of the loop's time */
 };
+static const uint64_t WAITS_NS = UINT64_C(60) * 1000000000;
 
 struct terminal {
-    struct loop_watch *master;
-    int out_read, out_write, in_read, in_write;
-    unsigned waits;
+    struct loop_watch *master, *out_read;
+    int out_write, in_read, in_write;
+    unsigned waits; /* since: */
+    uint64_t waits_since;
     bool is_foul; /* somebody inside made it wait: it is over */
 };
 
@@ -58,11 +61,11 @@ struct terminal *terminal_new(struct loop *loop, int fds[FI_TERMINAL_FDS], struc
         return NULL;
     }
     struct terminal *terminal = memory_new(sizeof *terminal);
-    *terminal = (struct terminal){.out_read = TAKE_FD(fds[FI_TERMINAL_FD_OUT_READ]),
-                                  .out_write = TAKE_FD(fds[FI_TERMINAL_FD_OUT_WRITE]),
+    *terminal = (struct terminal){.out_write = TAKE_FD(fds[FI_TERMINAL_FD_OUT_WRITE]),
                                   .in_read = TAKE_FD(fds[FI_TERMINAL_FD_IN_READ]),
                                   .in_write = TAKE_FD(fds[FI_TERMINAL_FD_IN_WRITE])};
     terminal->master = loop_watch_new(loop, TAKE_FD(fds[FI_TERMINAL_FD_MASTER]));
+    terminal->out_read = loop_watch_new(loop, TAKE_FD(fds[FI_TERMINAL_FD_OUT_READ]));
     return terminal;
 }
 
@@ -71,7 +74,7 @@ void terminal_free(struct terminal *terminal)
     if (!terminal)
         return;
     loop_watch_free(terminal->master);
-    close(terminal->out_read);
+    loop_watch_free(terminal->out_read);
     close(terminal->out_write);
     close(terminal->in_read);
     close(terminal->in_write);
@@ -83,9 +86,28 @@ struct loop_watch *terminal_watch(struct terminal *terminal)
     return terminal->master;
 }
 
+struct loop_watch *terminal_watch_left(struct terminal *terminal)
+{
+    return terminal->out_read;
+}
+
 int terminal_input_pipe(const struct terminal *terminal)
 {
     return terminal->in_write;
+}
+
+/* An honest terminal may be taken for one that waits, when this thread was given no processor for so long: so only many
+ * at once count. */
+static void note_wait(struct terminal *terminal)
+{
+    uint64_t now = clock_boot_ns();
+    if (now - terminal->waits_since > WAITS_NS) {
+        terminal->waits_since = now;
+        terminal->waits = 0;
+    }
+    terminal->waits++;
+    bool may_wait = !(fcntl(loop_watch_fd(terminal->master), F_GETFL) & O_NONBLOCK);
+    terminal->is_foul = terminal->is_foul || may_wait || terminal->waits > WAITS_MAX;
 }
 
 /* A terminal goes by O_NONBLOCK of the open file, not by SPLICE_F_NONBLOCK, and init, which shares that file, could
@@ -95,9 +117,8 @@ static ssize_t move(struct terminal *terminal, int from, int to)
     interrupt_arm();
     ssize_t moved = splice(from, NULL, to, NULL, STEP_BYTES, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
     int reason = errno;
-    if (interrupt_disarm()) /* or we were not given the processor */
-        terminal->is_foul =
-            ++terminal->waits > WAITS_MAX || !(fcntl(loop_watch_fd(terminal->master), F_GETFL) & O_NONBLOCK);
+    if (interrupt_disarm())
+        note_wait(terminal);
     errno = reason;
     return moved;
 }
@@ -125,8 +146,7 @@ enum output_pumped terminal_pump(struct terminal *terminal, struct output *outpu
 {
     uint64_t end = output->length + budget;
     for (;;) {
-        /* All of it: a budget that left something here would leave it until the programs write again. */
-        enum output_pumped pumped = output_pump(output, terminal->out_read, limit, PIPE_BYTES);
+        enum output_pumped pumped = output_pump(output, loop_watch_fd(terminal->out_read), limit, PIPE_BYTES);
         if (pumped != OUTPUT_EMPTY)
             return pumped;
         if (output->length >= end)
@@ -141,7 +161,9 @@ enum output_pumped terminal_pump(struct terminal *terminal, struct output *outpu
 static enum input_moved write_master(struct terminal *terminal)
 {
     int waiting = 0;
-    while (ioctl(terminal->in_read, FIONREAD, &waiting) == 0 && waiting > 0) {
+    for (size_t all = 0; ioctl(terminal->in_read, FIONREAD, &waiting) == 0 && waiting > 0;) {
+        if (all >= PIPE_BYTES)
+            return INPUT_MORE;
         if (terminal->is_foul)
             return INPUT_BROKEN;
         if (!is_ready(terminal, POLLOUT))
@@ -151,6 +173,7 @@ static enum input_moved write_master(struct terminal *terminal)
             return INPUT_FULL;
         if (moved <= 0)
             return INPUT_BROKEN;
+        all += (size_t)moved;
     }
     return INPUT_EMPTY;
 }
@@ -190,7 +213,10 @@ void terminal_size(const struct terminal *terminal, unsigned *columns, unsigned 
 
 bool terminal_signal(struct terminal *terminal, int number)
 {
+    pid_t group = 0;
     if (number != SIGINT && number != SIGQUIT && number != SIGTSTP)
+        return false;
+    if (ioctl(loop_watch_fd(terminal->master), TIOCGPGRP, &group) != 0 || group <= 0)
         return false;
     return ioctl(loop_watch_fd(terminal->master), TIOCSIG, number) == 0;
 }

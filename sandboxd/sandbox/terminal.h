@@ -22,9 +22,11 @@ DEFINE_AUTO(terminal)
 
 /** The master, to wait for. */
 struct loop_watch *terminal_watch(struct terminal *terminal) MUST_USE;
+/** Readable when something is left in the pipe to stdout's memory, of which the master tells nothing. */
+struct loop_watch *terminal_watch_left(struct terminal *terminal) MUST_USE;
 
 /** As output_pump, first what is in the pipe: from there and from the master. OUTPUT_END: no program has the terminal
- * open any more. When the limit stopped it, something may be left in the pipe, of which the master tells nothing. */
+ * open any more. */
 enum output_pumped terminal_pump(struct terminal *terminal, struct output *output, uint64_t limit,
                                  size_t budget) MUST_USE;
 
@@ -40,7 +42,8 @@ bool terminal_resize(struct terminal *terminal, unsigned columns, unsigned rows,
 /** Untouched when it cannot be told. */
 void terminal_size(const struct terminal *terminal, unsigned *columns, unsigned *rows);
 
-/** SIGINT, SIGQUIT or SIGTSTP to the foreground group, as the keys would; false for any other. */
+/** SIGINT, SIGQUIT or SIGTSTP to the foreground group, as the keys would; false for any other, or without such a group.
+ */
 bool terminal_signal(struct terminal *terminal, int number) MUST_USE;
 
 /** The character that ends input (VEOF, as set by the programs now; 4 when they have none). */

@@ -49,15 +49,18 @@ static bool lock_for_a_second(int fd)
     return is_locked;
 }
 
-int condition_lock(const struct files_request *request, const struct place *place, struct error *err)
+int condition_lock(const struct helper *helper, const struct place *place, struct error *err)
 {
     /* flock(2) wants more than O_PATH. A folder that cannot be read cannot be locked; rename stays atomic. */
     AUTO_FD int fd = openat(place->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -1;
-    if (lock_for_a_second(fd))
+    bool is_locked = lock_for_a_second(fd);
+    if (!helper_is_wanted(helper, err))
+        return -1;
+    if (is_locked)
         return TAKE_FD(fd);
-    if (request->flags & (FILES_IF_MATCH | FILES_IF_ANY | FILES_IF_NONE))
+    if (helper->request->flags & (FILES_IF_MATCH | FILES_IF_ANY | FILES_IF_NONE))
         error_set(err, ERROR_CONFLICT, "the folder is locked by somebody else");
     return -1;
 }

@@ -121,7 +121,7 @@ static bool copy_one(struct tree *tree, struct walk *walk, const struct walk_pla
 {
     if (place->is_leaving)
         return end_folder(tree, place, err);
-    if (!copy_goes_on(tree->helper, err) || !go_to(tree, place, err))
+    if (!helper_is_wanted(tree->helper, err) || !go_to(tree, place, err))
         return false;
     if (place->type == FILES_FOLDER)
         return begin_folder(tree, walk, place, err);
@@ -186,9 +186,8 @@ static bool is_inside(int folder, const struct stat *top)
 
 static bool name_it(const struct place *to, const char *temporary, struct error *err)
 {
-    if (renameat2(to->folder, temporary, to->folder, to->name, RENAME_NOREPLACE) == 0)
-        return true;
-    return fail_errno(err, "naming the copy");
+    return renameat2(to->folder, temporary, to->folder, to->name, RENAME_NOREPLACE) == 0 ||
+           fail_errno(err, "naming the copy");
 }
 
 static bool copy_folder(struct helper *helper, const char *root, const struct place *from, const struct place *to,
@@ -212,7 +211,8 @@ static bool copy_folder(struct helper *helper, const char *root, const struct pl
     if (!is_done)
         fail_errno(err, "opening the copy");
     helper->count++;
-    is_done = is_done && fill_tree(&tree, source, err) && copy_attributes(top, &status, err) && name_it(to, name, err);
+    is_done = is_done && fill_tree(&tree, source, err) && copy_attributes(top, &status, err) &&
+              helper_is_wanted(helper, err) && name_it(to, name, err);
     if (tree.folder >= 0)
         close(tree.folder);
     if (is_done)
@@ -233,7 +233,8 @@ static bool copy_regular(struct helper *helper, const char *root, const struct p
     AUTO_TEMPORARY copy = TEMPORARY_NONE;
     helper->count++;
     return temporary_open(to, &copy, err) && copy_bytes(helper, source, &status, copy.fd, err) &&
-           copy_attributes(copy.fd, &status, err) && temporary_place(&copy, to, flags & FILES_OVERWRITE, err);
+           copy_attributes(copy.fd, &status, err) && helper_is_wanted(helper, err) &&
+           temporary_place(&copy, to, flags & FILES_OVERWRITE, err);
 }
 
 static bool copy_symlink(struct helper *helper, const struct place *from, const struct stat *status,
@@ -298,7 +299,7 @@ bool files_copy(struct helper *helper, struct error *err)
         return false;
     struct error why = {0};
     bool is_conditional = request->flags & CONDITIONS;
-    AUTO_FD int lock = is_conditional ? condition_lock(request, &to, &why) : -1;
+    AUTO_FD int lock = is_conditional ? condition_lock(helper, &to, &why) : -1;
     if (lock < 0 && why.kind != ERROR_NONE) {
         *err = why;
         return false;

@@ -15,11 +15,6 @@
 #define BUFFER_BYTES (256 << 10)
 #define PSEUDO_BYTES (64 << 20)
 
-bool copy_goes_on(const struct helper *helper, struct error *err)
-{
-    return !helper_is_gone(helper) || error_set(err, ERROR_INTERNAL, "the front is gone");
-}
-
 /* Where copy_file_range cannot (two file systems, or none that has it). *offset moves on; it stays when `from` ends. */
 static bool copy_by_hand(int from, int to, off_t *offset, size_t size, struct error *err)
 {
@@ -66,7 +61,7 @@ static bool copy_extent(const struct helper *helper, int from, int to, off_t *of
     bool by_hand = false;
     while (*offset < end) {
         off_t before = *offset;
-        if (!copy_goes_on(helper, err) || !copy_part(from, to, offset, end, &by_hand, err))
+        if (!helper_is_wanted(helper, err) || !copy_part(from, to, offset, end, &by_hand, err))
             return false;
         /* copy_file_range says 0 also of what it cannot read (files whose size is a lie): reading decides. */
         if (*offset == before && by_hand)

@@ -9,9 +9,6 @@
  */
 bool copy_bytes(const struct helper *helper, int from, const struct stat *status, int to, struct error *err) MUST_USE;
 
-/** False, with an error nobody will see, when the front is gone. */
-bool copy_goes_on(const struct helper *helper, struct error *err) MUST_USE;
-
 /** Gives the copy the mode and the times of what `status` is of. Set-user-id and set-group-id are kept only for a file
  * of our own user: for the copy is that user's. */
 bool copy_attributes(int to, const struct stat *status, struct error *err) MUST_USE;

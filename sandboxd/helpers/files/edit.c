@@ -132,7 +132,7 @@ bool files_edit(struct helper *helper, struct error *err)
     struct error why = {0};
     if (!resolve_target(helper, request->root, request->path, false, &place, err))
         return false;
-    AUTO_FD int lock = condition_lock(request, &place, &why);
+    AUTO_FD int lock = condition_lock(helper, &place, &why);
     if (lock < 0 && why.kind != ERROR_NONE) {
         *err = why;
         return false;

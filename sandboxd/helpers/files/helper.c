@@ -55,6 +55,11 @@ static bool fail_gone(struct error *err)
     return error_set(err, ERROR_GONE, "nobody waits for this any more");
 }
 
+bool helper_is_wanted(const struct helper *helper, struct error *err)
+{
+    return !helper_is_gone(helper) || fail_gone(err);
+}
+
 static bool set_async(const struct helper *helper, bool is_async)
 {
     int flags = fcntl(helper->socket, F_GETFL);
@@ -68,7 +73,7 @@ bool helper_end_with_front(struct helper *helper, struct error *err)
     if (sigaction(SIGIO, &action, NULL) < 0 || fcntl(helper->socket, F_SETOWN, getpid()) < 0 ||
         !set_async(helper, true))
         return error_set_errno(err, ERROR_INTERNAL, "watching the front");
-    return !helper_is_gone(helper) || fail_gone(err);
+    return helper_is_wanted(helper, err);
 }
 
 static void mask_end(int how)

@@ -50,6 +50,9 @@ void helper_hold_end(void);
 void helper_release_end(void);
 /** True when the front closed its end. For loops that clean up by themselves. */
 bool helper_is_gone(const struct helper *helper) MUST_USE;
+/** False with GONE then. Asked after whatever waits, before what cannot be taken back: a token that was revoked, or a
+ * client that left, changes nothing any more. */
+bool helper_is_wanted(const struct helper *helper, struct error *err) MUST_USE;
 
 /** After poll(2) said that helper->socket is readable or gone: 1 COMMIT came (kept in helper->commit_size too), 0
  * nothing came, -1 the front is gone or sent something else (return false at once). */
@@ -158,5 +161,6 @@ void temporary_done(struct temporary *temporary);
 bool condition_check(const struct files_request *request, const struct place *place, struct stat *status,
                      struct error *err) MUST_USE;
 /** Locks the place's folder (flock, exclusive) among helpers, trying for a second: the descriptor to close, or -1
- * without a lock; then CONFLICT when the request is conditional, else err->kind stays ERROR_NONE. */
-int condition_lock(const struct files_request *request, const struct place *place, struct error *err) MUST_USE;
+ * without a lock; then CONFLICT when the request is conditional, GONE when the front left meanwhile, else err->kind
+ * stays ERROR_NONE. */
+int condition_lock(const struct helper *helper, const struct place *place, struct error *err) MUST_USE;

@@ -25,7 +25,8 @@ static bool move(struct helper *helper, const struct place *from, const struct p
     if (errno != EXDEV)
         return fail_rename(err);
     uint32_t how = FILES_RECURSIVE | (request->flags & FILES_OVERWRITE);
-    return copy_place(helper, request->root, from, to, how, err) && remove_entry(from->folder, from->name, true, err);
+    return copy_place(helper, request->root, from, to, how, err) && helper_is_wanted(helper, err) &&
+           remove_entry(from->folder, from->name, true, err);
 }
 
 bool files_move(struct helper *helper, struct error *err)
@@ -37,7 +38,7 @@ bool files_move(struct helper *helper, struct error *err)
     if (!resolve_parent(helper, request->root, request->path, &from, err) ||
         !resolve_parent_made(helper, request->to_root, request->to_path, request->flags & FILES_PARENTS, &to, err))
         return false;
-    AUTO_FD int lock = condition_lock(request, &to, &why);
+    AUTO_FD int lock = condition_lock(helper, &to, &why);
     if (lock < 0 && why.kind != ERROR_NONE) {
         *err = why;
         return false;

@@ -31,14 +31,20 @@ static bool part_name(char to[static NAME_MAX + 1], const char *name, const char
     return fits || error_set(err, ERROR_INVALID, "the names of the file and of the upload are too long");
 }
 
-/* A part is ours alone: a regular file of one name, which nobody else fills now. */
-static bool check_part(int fd, struct stat *status, struct error *err)
+/* A part is ours alone: a regular file of this one name, which nobody else fills now. */
+static bool check_part(int fd, const struct place *place, const char *name, struct stat *status, struct error *err)
 {
+    struct stat named;
     if (fstat(fd, status) < 0)
         return fail_errno(err, "fstat");
-    if (!S_ISREG(status->st_mode) || status->st_nlink != 1 || status->st_uid != geteuid())
-        return error_set(err, ERROR_CONFLICT, "what stands in the part's place is %s of another kind",
-                         type_name(status->st_mode));
+    if (!S_ISREG(status->st_mode))
+        return error_set(err, ERROR_CONFLICT, "%s stands in the part's place", type_name(status->st_mode));
+    if (status->st_nlink > 1 || status->st_uid != geteuid())
+        return error_set(err, ERROR_CONFLICT, "a file of several names, or of another, stands in the part's place");
+    /* Another may have made it the file itself, after it was opened here and before it was locked. */
+    if (fstatat(place->folder, name, &named, AT_SYMLINK_NOFOLLOW) < 0 || named.st_dev != status->st_dev ||
+        named.st_ino != status->st_ino)
+        return error_set(err, ERROR_CONFLICT, "another piece of this upload was under way");
     return true;
 }
 
@@ -53,7 +59,7 @@ static bool open_part(const struct place *place, const char *name, struct tempor
         return fail_errno(err, "opening the part");
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         return error_set_errno(err, ERROR_CONFLICT, "another piece of this upload is under way");
-    if (!check_part(fd, status, err))
+    if (!check_part(fd, place, name, status, err))
         return false;
     *part = (struct temporary){.fd = TAKE_FD(fd), .folder = place->folder};
     return true;
@@ -117,8 +123,7 @@ static bool take_piece(struct helper *helper, const struct place *place, const c
     struct stat status;
     if (!open_part(place, name, &part, &status, err) || !pour_piece(helper, &part, (uint64_t)status.st_size, err))
         return false;
-    /* Whoever had it before us may have given it its name, before we had the lock. */
-    if (!check_part(part.fd, &status, err) || !tell_state(helper, (uint64_t)status.st_size, err))
+    if (!check_part(part.fd, place, name, &status, err) || !tell_state(helper, (uint64_t)status.st_size, err))
         return false;
     return (uint64_t)status.st_size < request->total || finish(helper, &part, name, place, err);
 }

@@ -42,7 +42,7 @@ bool put_in_locked(struct helper *helper, struct temporary *file, const struct p
     struct stat there, made;
     const struct files_request *request = helper->request;
     if (!condition_check(request, place, &there, err) || !put_may_replace(&there, err) ||
-        !dress(request, file->fd, &there, err))
+        !dress(request, file->fd, &there, err) || !helper_is_wanted(helper, err))
         return false;
     bool replaces = (request->flags & FILES_IF_NONE) == 0;
     if (!temporary_place(file, place, replaces, err)) {
@@ -60,7 +60,7 @@ bool put_in_place(struct helper *helper, struct temporary *file, const struct pl
                   struct error *err)
 {
     struct error why = {0};
-    AUTO_FD int lock = condition_lock(helper->request, place, &why);
+    AUTO_FD int lock = condition_lock(helper, place, &why);
     if (lock < 0 && why.kind != ERROR_NONE) {
         *err = why;
         return false;

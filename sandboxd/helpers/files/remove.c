@@ -193,7 +193,7 @@ bool files_remove(struct helper *helper, struct error *err)
         return false;
     AUTO_FD int lock = -1;
     if (request->flags & (FILES_IF_MATCH | FILES_IF_ANY))
-        lock = condition_lock(request, &place, &why);
+        lock = condition_lock(helper, &place, &why);
     if (why.kind != ERROR_NONE) {
         *err = why;
         return false;
