@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
@@ -16,6 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 import openapi  # noqa: E402
 from parley_testing import Deployment, needs_root  # noqa: E402
 from parley_testing.deployment import BIN, REPLIES, ROOT  # noqa: E402
+from parley_testing.token import compact, link  # noqa: E402
 
 PLANES = ("negotiator", "sandboxd")
 DOCUMENTS = {plane: openapi.Document(os.path.join(ROOT, "specs", f"openapi-{plane}.yaml")) for plane in PLANES}
@@ -161,6 +163,48 @@ class EveryOperation(unittest.TestCase):
             self.assertTrue(sse.headers["content-type"].startswith("text/event-stream"), sse.headers)
         for path in ("/healthz", "/readyz"):
             self.assertEqual(self.deployment.request("GET", self.deployment.node_url + path, token=None).status, 200)
+
+    def meet(self, operation, query="", grant=None, body=None, **more):
+        """The operation on what is not there, in the sandbox of the grant."""
+        grant = grant or self.grant
+        path = operation.path.replace("{process_id}", "none").replace("{path}", "workspace/none")
+        url = self.deployment.node_url + path.replace("{sandbox_id}", grant["sandbox"]["id"]) + query
+        return self.deployment.request(operation.method, url, body, **dict({"token": grant["token"]}, **more))
+
+    def of_sandboxes(self):
+        return [operation for operation in DOCUMENTS["sandboxd"].operations
+                if operation.path.startswith("/s/{sandbox_id}/")]
+
+    def test_each_operation_refuses_as_its_document_says(self):
+        ended = self.deployment.negotiate("contract-ended")
+        self.assertEqual(self.deployment.request("DELETE", "/threads/contract-ended/sandbox").status, 204)
+        until = time.monotonic() + 20  # the node is told after the answer
+        while self.deployment.request("GET", ended["endpoints"]["http"] + "/info", token=ended["token"]).status != 410:
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.05)
+        narrowed = link(self.grant["token"], compact({"scope": "port"}))
+        for operation in self.of_sandboxes():
+            content = operation.item.get("requestBody", {}).get("content", {None: None})
+            body = bodies_of(next(iter(content.values())))[0]
+            body = body.encode() if isinstance(body, str) else body
+            ways = {400: dict(query="?a=1&a=2"), 401: dict(token="no-token"), 410: dict(grant=ended),
+                    413: dict(body=None, headers={"Content-Length": str(1 << 40)})}
+            if operation.item["security"][0]["capability"]:
+                ways[403] = dict(token=narrowed)
+            if "{process_id}" in operation.path or operation.name in ("readFile", "deleteFile", "packFolder", "watchFolder"):
+                ways[404] = dict(body=body)
+            for status, way in ways.items():
+                with self.subTest(operation=operation.name, status=status):
+                    self.assertEqual(self.meet(operation, **dict({"body": body}, **way)).status, status)
+                    self.assertIn(str(status), operation.item["responses"])
+            self.assertEqual(403 in ways, "403" in operation.item["responses"], operation)
+
+    def test_no_parameter_is_ignored(self):
+        for operation in self.of_sandboxes():
+            if operation.name != "openSocket":  # which needs a WebSocket to get so far
+                for query in ("?surprise=1", "?token=x"):
+                    body = b"{}" if "requestBody" in operation.item else None
+                    self.assertEqual(self.meet(operation, query, body=body).status, 400, (operation, query))
 
     def agree(self, plane, schema, body, reply):
         """A body that the schema allows is not called malformed, any other is."""

@@ -305,6 +305,12 @@ os._exit(0)"""
             thread.join()
         self.assertEqual(results, [True] * 24)
 
+    def test_ended_commands_leave_wide_pipes_to_the_next(self):
+        for _ in range(600):  # each is kept for 10 minutes; all of a user's pipes have 16384 pages
+            self.run_none(cmd=":")
+        done = self.run_none(argv=["/usr/bin/python3", "-c", "import fcntl; print(fcntl.fcntl(1, 1032))"])
+        self.assertEqual(done["stdout"], "65536\n")  # F_GETPIPE_SZ
+
     def test_loopback_works_and_is_its_own(self):
         self.assertEqual(self.deployment.shell(self.grant, "python3 -c \"import socket as s; l=s.create_server(('127.0.0.1',5000)); "
                                                "c=s.create_connection(('127.0.0.1',5000)); print('ok')\""), "ok\n")

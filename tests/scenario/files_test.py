@@ -721,6 +721,37 @@ class Files(unittest.TestCase):
         self.assertIn("size=1", actions["write"]["detail"])
         self.assertIn(" to=/workspace/", actions["move"]["detail"])
 
+    def failures_told(self, path, count):
+        """{action: (status, detail)} of the records that say a deed at `path` failed."""
+        until, told = time.monotonic() + 10, {}
+        while time.monotonic() < until and len(told) < count:
+            for record in self.deployment.request("GET", "/audit?last=1000").json["records"]:
+                if record["outcome"] == "failed" and f"path={path}" in record["detail"]:
+                    told[record["action"]] = (record["status"], record["detail"])
+            time.sleep(0.2)
+        return told
+
+    def test_the_audit_tells_what_failed(self):
+        path = self.fresh() + "/nothing/here"
+        self.assertEqual(self.remote.put(path, b"x", "parents=0").status, 404)
+        self.assertEqual(self.remote.ask("DELETE", path).status, 404)
+        self.assertEqual(self.remote.op(path, "chmod", mode="0600").status, 404)
+        self.assertEqual(self.remote.ask("PUT", path, body=b"no tar", kind="archive").status, 400)
+        told = self.failures_told(path, 4)
+        self.assertEqual({action: status for action, (status, _) in told.items()},
+                         {"write": 404, "delete": 404, "chmod": 404, "archive.put": 400})
+        self.assertIn(" mode=0600 error=", told["chmod"][1])
+
+    def test_the_audit_tells_an_upload_that_was_broken_off(self):
+        path = self.fresh() + "/half"
+        parts = urllib.parse.urlsplit(self.remote.base)
+        with socket.create_connection((parts.hostname, parts.port)) as client:
+            client.sendall(f"PUT {parts.path}/files{path} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+                           f"Authorization: Bearer {self.grant['token']}\r\n\r\nabc".encode())
+            time.sleep(0.3)
+        told = self.failures_told(path, 1)
+        self.assertEqual(told["write"][0], 0, told)
+
 
 @needs_root
 class Restarts(unittest.TestCase):

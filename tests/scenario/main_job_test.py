@@ -62,6 +62,73 @@ class MainJob(unittest.TestCase):
         rest, _ = child.communicate(timeout=20)
         self.assertEqual((child.returncode, rest), (5, "caught\n"))
 
+    def child(self, *command):
+        child = subprocess.Popen([os.path.join(BIN, "parley"), "run", "--thread", "main-job", *command], env=self.deployment.environment,
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.addCleanup(child.stdout.close)
+        return child
+
+    def state_of(self, word):
+        """Of the newest process with that word in its command."""
+        processes = json.loads(self.deployment.cli("ps", "--thread", "main-job", "--json").stdout)["processes"]
+        return [p["state"] for p in processes if word in p["command"]][-1]
+
+    def test_other_signals_reach_it_without_stdin_too(self):
+        child = self.child("-n", "--", "sh", "-c", "trap 'echo told; exit 6' TERM; echo ready; while :; do sleep 0.05; done")
+        self.assertEqual(child.stdout.readline(), "ready\n")
+        child.send_signal(signal.SIGTERM)
+        self.assertEqual((child.stdout.read(), child.wait(20)), ("told\n", 6))
+
+    def test_the_second_ctrl_c_kills_it(self):
+        child = self.child("--", "sh", "-c", "trap 'echo no' INT; echo ready; while :; do sleep 0.05; done")
+        self.assertEqual(child.stdout.readline(), "ready\n")
+        child.send_signal(signal.SIGINT)
+        self.assertEqual(child.stdout.readline(), "no\n")
+        child.send_signal(signal.SIGINT)
+        self.assertEqual(child.wait(20), 137)
+
+    def test_the_third_ctrl_c_leaves_and_ends_it(self):
+        child = self.child("--", "sh", "-c", "echo ready; trap '' INT; exec sleep 4321")
+        self.assertEqual(child.stdout.readline(), "ready\n")
+        front = self.deployment.pids("parley-sandboxd")
+        for pid in front:
+            os.kill(pid, signal.SIGSTOP)  # no answer comes
+        try:
+            for _ in range(3):
+                child.send_signal(signal.SIGINT)
+                time.sleep(0.1)
+            self.assertEqual(child.wait(20), 130)
+        finally:
+            for pid in front:
+                os.kill(pid, signal.SIGCONT)
+        self.assertEqual(self.state_of("sleep 4321"), "ended")
+
+    def test_ctrl_c_is_heard_while_nobody_reads(self):
+        child = self.child("--", "sh", "-c", "trap 'exit 9' INT; while :; do echo 1234567; done")
+        self.assertEqual(child.stdout.read(8), "1234567\n")
+        time.sleep(0.5)  # all that lies between is full
+        child.send_signal(signal.SIGINT)
+        self.assertTrue(child.stdout.read())
+        self.assertEqual(child.wait(20), 9)
+
+    def test_without_stdin_it_is_at_its_end(self):
+        done = self.run_cli("-n", "--", "cat", input="not read")
+        self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+
+    def test_the_scope_process_is_enough(self):
+        done = self.deployment.cli("run", "--thread", "narrow", "--scopes", "process", "--", "cat", input="in")
+        self.assertEqual((done.returncode, done.stdout), (0, "in"), done.stderr)
+
+    def test_bytes_that_cannot_be_passed_are_told(self):
+        for words, what in ((("--", "echo", b"a\xff"), "argument 1"), (("-c", b"print('\xff')"), "argument 2"),
+                            (("--env", b"A=\xff", "--", "true"), "environment variable 1"),
+                            (("--cwd", b"/\xff", "--", "true"), "folder"), (("-d", "--", b"\xff"), "argument 0")):
+            with self.subTest(words):
+                done = self.run_cli(*words)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(what, done.stderr)
+                self.assertIn("not " + ("NAME=VALUE in " if what[0] == "e" else "") + "UTF-8", done.stderr)
+
     def test_bash_and_a_file_with_arguments(self):
         script = os.path.join(self.deployment.folder, "script.sh")
         with open(script, "w") as out:

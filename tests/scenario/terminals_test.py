@@ -528,21 +528,39 @@ class Tokens(SocketTest):
             self.assert_closed(late, 4410, error="GONE")
 
     def test_the_audit(self):
-        with self.open(self.narrowed(note="for-the-audit")) as session:
+        token, reader = self.narrowed(note="for-the-audit"), "tok_" + "d" * 20
+        with self.open(token) as session:
             id = session.start(id="audited", **PROMPT)["id"]
+            for again in (token, self.forge.token(jti="tok_" + "f" * 20)):  # the same; a fresh one
+                session.tell("auth", token=again)
+                session.expect("auth_ok")
+            session.type(":\n")
+            for _ in range(2):
+                another = self.forge.token(jti="tok_" + "e" * 20)
+                self.deployment.request("POST", self.grant["endpoints"]["http"] + f"/processes/{id}/stdin", b":\n", token=another)
             session.type("exit\n")
             session.expect("exit")
-        with self.open(self.narrowed(scope="shell:ro")) as session:
+        with self.open(link(self.forge.token(jti=reader), compact({"scope": "shell:ro"}))) as session:
+            for frame in (dict(type="attach", id=id), dict(type="start")):
+                session.send(json.dumps(frame))
+                self.assertEqual(session.expect_error()["code"], "CAPABILITY_DENIED")
             session.attach(id, mode="watch")
+            session.expect("exit")
+        with self.open() as session:  # it was there already
+            session.start(id="audited", **PROMPT)
             session.expect("exit")
 
         def records():
             found = self.deployment.request("GET", "/audit?all=1&limit=1000").json["records"]
-            return {(r["action"], r["detail"].split(" command=")[0]) for r in found if f"id={id}" in r["detail"]}
-        wanted = {"terminal", "terminal.attach", "stdin", "exec.end"}
-        self.wait(lambda: wanted <= {action for action, _ in records()}, records())
-        attached = [detail for action, detail in records() if action == "terminal.attach"]
-        self.assertIn(f"id={id} mode=watch", attached)
+            return sorted((r["action"], r["detail"].split(" ")[1] if r["action"] == "terminal.attach" else "", r["jti"])
+                          for r in found if f"id={id}" in r["detail"] or reader == r["jti"] and "frame=" in r["detail"])
+        jti = self.grant["jti"]
+        wanted = sorted([("terminal", "", jti), ("stdin", "", "tok_" + "e" * 20),
+                         ("stdin", "", "tok_" + "f" * 20), ("exec.end", "", jti),
+                         ("terminal.attach", "mode=drive", "tok_" + "f" * 20), ("terminal.attach", "mode=watch", reader),
+                         ("terminal.attach", "mode=drive", jti), ("refuse", "", reader), ("refuse", "", reader)])
+        self.wait(lambda: len(records()) >= len(wanted), "the records")
+        self.assertEqual(records(), wanted)
 
 
 @needs_root

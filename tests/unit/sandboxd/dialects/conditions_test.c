@@ -174,6 +174,11 @@ static void test_changes(void)
     CHECK(!conditions_for_change(&asked, &request, &err) && err.kind == ERROR_INVALID);
     asked = (struct conditions){.if_match = "*", .if_none_match = "*"};
     CHECK(!conditions_for_change(&asked, &request, &err) && err.kind == ERROR_INVALID);
+    asked = (struct conditions){.if_unmodified_since = "Sun, 06 Nov 1994 08:49:37 GMT"};
+    CHECK(!conditions_for_change(&asked, &request, &err) && err.kind == ERROR_INVALID);
+    asked = (struct conditions){.if_modified_since =
+                                    "Sun, 06 Nov 1994 08:49:37 GMT"}; /* RFC 9110, 13.1.3: of a GET alone */
+    CHECK(conditions_for_change(&asked, &request, &err));
 }
 
 static void test_pieces(void)

@@ -41,7 +41,7 @@ static void test_start(void)
     CHECK(command->terminal && command->with_stdin && command->stdin_stays_open);
     CHECK(command->columns == 80 && command->rows == 24 && command->argument_count == 3);
     CHECK_TEXT(command->arguments[0], "/bin/sh");
-    CHECK_TEXT(command->variables[0], "TERM=xterm-256color");
+    CHECK(command->variable_count == 0); /* TERM is a default of every terminal: command_seal */
     CHECK(!shell.start.binary && !shell.start.acks);
     CHECK(parse("{\"type\":\"start\",\"argv\":[\"cat\"],\"tty\":false,\"id\":\"x\",\"bin\":true,\"ack\":true,"
                 "\"cwd\":\"/tmp\",\"env\":{\"A\":\"b\"}}",
@@ -57,7 +57,24 @@ static void test_start(void)
     refused("{\"type\":\"start\",\"tty\":1}", "tty");
     refused("{\"type\":\"start\",\"bin\":\"yes\"}", "bin");
     refused("{\"type\":\"start\",\"detach\":true}", "detach"); /* exec's alone */
-    refused("{\"type\":\"start\",\"timeout\":3}", "timeout");
+    refused("{\"type\":\"start\",\"timeout\":0}", "timeout");
+    refused("{\"type\":\"start\",\"timeout\":86401}", "timeout");
+    refused("{\"type\":\"start\",\"stdin_open\":1}", "stdin_open");
+    refused("{\"type\":\"start\",\"stdin\":\"x\"}", "stdin"); /* exec's alone */
+}
+
+static void test_start_with_limits(void)
+{
+    AUTO_SOCKET_FRAME limited = {0}, closed = {0}, terminal = {0};
+    struct error err;
+    CHECK(parse("{\"type\":\"start\",\"argv\":[\"a\"],\"tty\":false,\"timeout\":0.25}", &limited, &err));
+    CHECK(limited.start.command->timeout_ms == 250);
+    CHECK(limited.start.command->with_stdin && limited.start.command->stdin_stays_open);
+    CHECK(parse("{\"type\":\"start\",\"argv\":[\"a\"],\"tty\":false,\"stdin_open\":false}", &closed, &err));
+    CHECK(!closed.start.command->with_stdin && !closed.start.command->stdin_stays_open);
+    CHECK(closed.start.command->timeout_ms == 0);
+    CHECK(parse("{\"type\":\"start\",\"stdin_open\":false}", &terminal, &err));
+    CHECK(terminal.start.command->with_stdin && terminal.start.command->stdin_stays_open);
 }
 
 static void test_own_term_stays(void)
@@ -165,6 +182,7 @@ int main(void)
 {
     test_auth();
     test_start();
+    test_start_with_limits();
     test_own_term_stays();
     test_attach();
     test_stdin();

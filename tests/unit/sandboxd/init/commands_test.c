@@ -299,7 +299,8 @@ static void test_spare(struct rig *rig)
     CHECK(rig_expect(rig, FI_EXITED, "spare", &message, NULL));
     CHECK(message.as.exited.killed && kill(spare, 0) < 0 && errno == ESRCH);
     CHECK(rig_name(rig, FI_FORGET, "spare"));
-    /* Commands may end it; the next one does without. */
+    /* Commands may end it; the next one does without. (This one becomes it, so that none is just dying after it.) */
+    CHECK(rig_wait_spare(rig) > 0);
     struct rig_result result = rig_run(rig, "all", NULL, "sleep 0.1; kill -9 -1");
     rig_result_done(&result);
     check_output(rig, "echo still here", "still here\n");

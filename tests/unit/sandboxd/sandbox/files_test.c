@@ -360,8 +360,13 @@ static struct heard hand_over(struct world *world, int descriptor)
     close(helper);
     turn(world);
     CHECK(heard.overs == 1);
-    if (heard.descriptor >= 0)
+    CHECK(world->sandbox.descriptors == (heard.descriptor >= 0)); /* it counts while it is open */
+    if (heard.descriptor >= 0) {
         close(heard.descriptor);
+        files_file_closed(&world->all, "sbx_a");
+        turn(world);
+    }
+    CHECK(world->sandbox.descriptors == 0 && world->all.descriptors == 0);
     return heard;
 }
 
@@ -381,6 +386,100 @@ static void test_descriptors_are_looked_at(void)
     CHECK(hand_over(&world, open("/proc/self/status", O_RDONLY | O_CLOEXEC)).error.kind == ERROR_INTERNAL);
     CHECK(hand_over(&world, open("/proc/self/exe", O_PATH | O_CLOEXEC)).error.kind == ERROR_INTERNAL);
     CHECK(hand_over(&world, open("/dev/null", O_RDONLY | O_CLOEXEC)).error.kind == ERROR_INTERNAL);
+    close_world(&world);
+}
+
+/* Downloads that their clients do not read must not use up the descriptors that all sandboxes share. */
+static void test_files_left_open_are_bounded(void)
+{
+    struct world world;
+    struct heard heard[3];
+    open_world(&world);
+    world.all.descriptors_max = 4 * (FILES_CALL_DESCRIPTORS + 2); /* of which one sandbox gets a quarter */
+    for (int i = 0; i < 3; i++) {
+        start(&world, &heard[i], FILES_OPEN, -1);
+        int helper = take_helper(&world), good = open_good();
+        say(helper, (struct files_record[]){ENTRY, DONE}, 2, good);
+        close(good);
+        turn(&world);
+        CHECK(heard[i].overs == 1 && heard[i].error.kind == ERROR_NONE && heard[i].descriptor >= 0);
+        close(helper);
+        turn(&world);
+        CHECK(world.sandbox.descriptors == i + 1);
+    }
+    struct heard late;
+    start(&world, &late, FILES_OPEN, -1);
+    turn(&world);
+    CHECK(late.overs == 1 && late.error.kind == ERROR_NO_CAPACITY);
+    for (int i = 0; i < 3; i++) {
+        close(heard[i].descriptor);
+        files_file_closed(&world.all, "sbx_a");
+    }
+    close_world(&world);
+}
+
+/* Nobody would be told of them: so they could come without end, and keep the loop busy. */
+static void test_records_nobody_awaits_break_the_rules(void)
+{
+    static const struct files_record DATA = {.kind = FILES_DATA, .text = {"x", 1}};
+    const struct {
+        enum files_operation operation;
+        const struct files_record *first, *second;
+        unsigned told;
+    } WRONG[] = {{FILES_LIST, &DATA, &DONE, 0},
+                 {FILES_LIST, &ENTRY, &DATA, 1},
+                 {FILES_STAT, &ENTRY, &ENTRY, 1},
+                 {FILES_WATCH, &ENTRY, &ENTRY, 1},
+                 {FILES_OPEN, &DATA, &DONE, 0}};
+    struct world world;
+    struct heard heard;
+    open_world(&world);
+    for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++) {
+        start(&world, &heard, WRONG[i].operation, -1);
+        int helper = take_helper(&world);
+        say(helper, (struct files_record[]){*WRONG[i].first, *WRONG[i].second}, 2, -1);
+        turn(&world);
+        CHECK(heard.overs == 1 && heard.error.kind == ERROR_INTERNAL && heard.records == WRONG[i].told);
+        hear_request(helper, WRONG[i].operation, NULL);
+        CHECK(is_closed(helper));
+        close(helper);
+    }
+    close_world(&world);
+}
+
+/* The memory that a pattern took would stay with it. */
+static void test_a_grep_uses_its_helper_up(void)
+{
+    struct world world;
+    struct heard heard;
+    struct files_request request = {.operation = FILES_GREP, .root = "", .path = "/a", .pattern = "x"};
+    open_world(&world);
+    heard = (struct heard){.descriptor = -1};
+    heard.call = files_start(&world.all, "sbx_a", &request, -1, &EVENTS, &heard);
+    int helper = take_helper(&world);
+    hear_request(helper, FILES_GREP, NULL);
+    say(helper, &DONE, 1, -1);
+    turn(&world);
+    CHECK(heard.overs == 1 && heard.error.kind == ERROR_NONE && is_closed(helper));
+    close(helper);
+    close_world(&world);
+}
+
+static void test_a_second_file_breaks_the_rules(void)
+{
+    struct world world;
+    struct heard heard;
+    open_world(&world);
+    start(&world, &heard, FILES_OPEN, -1);
+    int helper = take_helper(&world), good = open_good();
+    say(helper, &ENTRY, 1, good);
+    say(helper, &ENTRY, 1, good);
+    turn(&world);
+    CHECK(heard.overs == 1 && heard.error.kind == ERROR_INTERNAL && heard.entries == 1);
+    close(good);
+    close(helper);
+    close(heard.descriptor);
+    files_file_closed(&world.all, "sbx_a");
     close_world(&world);
 }
 
@@ -548,6 +647,10 @@ int main(void)
     test_an_idle_helper_that_ends_is_not_lent();
     test_what_breaks_the_rules_ends_it();
     test_descriptors_are_looked_at();
+    test_files_left_open_are_bounded();
+    test_a_second_file_breaks_the_rules();
+    test_records_nobody_awaits_break_the_rules();
+    test_a_grep_uses_its_helper_up();
     test_a_descriptor_nobody_asked_for_is_closed();
     test_pausing();
     test_cancelling();

@@ -1,4 +1,5 @@
-/* process_test.c - a command that has ended is not forgotten while a driver that is behind has yet to be told. */
+/* process_test.c - the records of commands: forgotten when, waited for whom, held for whom after a restart; wide pipes;
+ * what the audit is told. */
 #include "sandboxd/sandbox/sandbox_internal.h"
 #include "shared/base/clock.h"
 #include "shared/http/loop_internal.h"
@@ -42,20 +43,30 @@ static void close_world(struct world *world)
         close(world->ends[i]);
 }
 
-static struct process *start(struct world *world)
+static struct process *begin(struct world *world, const char *id)
 {
-    struct fi_started started = {.id = "one", .pid = 2};
+    struct fi_started started = {.pid = 2};
     int fds[FI_FDS_MAX] = {-1, -1, -1, -1, -1, -1, -1};
     for (int i = 0; i < OUTPUT_STREAMS; i++) {
         int ends[2];
         CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
         fds[FI_FD_STDOUT_PIPE + i] = ends[0];
         world->ends[i] = ends[1];
-        fds[FI_FD_STDOUT_MEMORY + i] = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        int memory = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        CHECK(memory >= 0 && fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+        fds[FI_FD_STDOUT_MEMORY + i] = memory;
     }
-    CHECK(process_new(&world->sandbox, "one") != NULL);
-    process_started(&world->sandbox, &started, fds);
-    return process_find(&world->sandbox, "one");
+    snprintf(started.id, sizeof started.id, "%s", id);
+    process_started(&world->sandbox, &started, fds); /* of an earlier front, unless it is known here */
+    struct process *process = process_find(&world->sandbox, id);
+    CHECK(process != NULL);
+    return process;
+}
+
+static struct process *start(struct world *world)
+{
+    process_new(&world->sandbox, "one")->hash_known = true;
+    return begin(world, "one");
 }
 
 /* Writes and moves until the driver is so far behind that no more is taken; leaves something in the pipe. */
@@ -97,6 +108,152 @@ static void test_forgetting(void)
     close_world(&world);
 }
 
+/* A second driver comes while the command waits for the first: it is waited for, and heard, like that one. */
+static void test_second_driver(void)
+{
+    struct world world = {0};
+    open_world(&world);
+    struct process *process = start(&world);
+    uint64_t offsets[OUTPUT_STREAMS] = {0};
+    struct follower *first = follower_new(FOLLOWER_DRIVER, offsets, on_ready, NULL);
+    process_attach(process, first);
+    flood(&world, process);
+    CHECK(!process->streams[0].reading);
+    struct follower *second = follower_new(FOLLOWER_DRIVER, offsets, on_ready, NULL);
+    process_attach(process, second);
+    follower_consumed(first, OUTPUT_STDOUT, PROCESS_BEHIND_BYTES);
+    (void)h2o_evloop_run(world.loop->evloop, 10);
+    CHECK(!process->streams[0].reading);
+    follower_consumed(second, OUTPUT_STDOUT, BLOCK);
+    for (int i = 0; i < 3; i++)
+        (void)h2o_evloop_run(world.loop->evloop, 10);
+    CHECK(process->streams[0].output->length == PROCESS_BEHIND_BYTES + BLOCK);
+    follower_close(first);
+    follower_close(second);
+    close_world(&world);
+}
+
+/* ---- the hold after a restart ---- */
+
+/* Writes so much, or what the stream takes; how long it is then. */
+static uint64_t print(const struct world *world, struct process *process, uint64_t size)
+{
+    static char block[BLOCK];
+    for (uint64_t all = 0; all < size; all += BLOCK) {
+        (void)!write(world->ends[0], block, sizeof block);
+        process_output_pump(&process->streams[0]);
+    }
+    return process->streams[0].output->length;
+}
+
+static struct process *adopt(struct world *world)
+{
+    struct process *process = begin(world, "one");
+    world->sandbox.hold_until = UINT64_MAX;
+    return process;
+}
+
+static struct follower *attach(struct process *process, enum follower_mode mode)
+{
+    uint64_t offsets[OUTPUT_STREAMS] = {0};
+    struct follower *follower = follower_new(mode, offsets, on_ready, NULL);
+    process_attach(process, follower);
+    return follower;
+}
+
+static void test_hold(void)
+{
+    struct world world = {0};
+    open_world(&world);
+    struct process *process = adopt(&world);
+    struct follower *watcher = attach(process, FOLLOWER_WATCHER);
+    CHECK(print(&world, process, 2 * PROCESS_BEHIND_BYTES) == PROCESS_BEHIND_BYTES); /* waits for a driver */
+    CHECK(process->streams[0].output->kept_from == 0 && !process->streams[0].reading);
+    /* One of two drivers is back, and gets on; the other's place was given up, and nobody waits for it. */
+    struct follower *driver = attach(process, FOLLOWER_DRIVER);
+    follower_consumed(driver, OUTPUT_STDOUT, PROCESS_BEHIND_BYTES);
+    process_output_resume(process);
+    CHECK(process->streams[0].reading);
+    CHECK(print(&world, process, PROCESS_KEPT_BYTES) > PROCESS_BEHIND_BYTES);
+    CHECK(process->streams[0].output->kept_from > 0);
+    follower_close(driver);
+    (void)h2o_evloop_run(world.loop->evloop, 10);
+    CHECK(print(&world, process, 2 * PROCESS_BEHIND_BYTES) > 2 * PROCESS_BEHIND_BYTES); /* the hold is not back */
+    follower_close(watcher);
+    close_world(&world);
+}
+
+/* Two drivers were there, and the quicker one comes back first: what the other has not read is kept for it. */
+static void test_hold_for_two(void)
+{
+    struct world world = {0};
+    open_world(&world);
+    struct process *process = adopt(&world);
+    struct follower *quick = attach(process, FOLLOWER_DRIVER);
+    CHECK(print(&world, process, 3 * PROCESS_KEPT_BYTES) == 3 * PROCESS_KEPT_BYTES);
+    follower_consumed(quick, OUTPUT_STDOUT, 3 * PROCESS_KEPT_BYTES);
+    CHECK(print(&world, process, BLOCK) == 3 * PROCESS_KEPT_BYTES + BLOCK);
+    CHECK(process->streams[0].output->kept_from == 0);
+    struct follower *slow = attach(process, FOLLOWER_DRIVER);
+    struct follower_item item;
+    static char text[BLOCK];
+    CHECK(follower_next(slow, &item, text, sizeof text) == FOLLOWER_STARTED);
+    CHECK(follower_next(slow, &item, text, sizeof text) == FOLLOWER_DATA && item.offset == 0);
+    follower_close(slow);
+    follower_close(quick);
+    close_world(&world);
+}
+
+/* A driver of stdout alone: stderr is held for those who may want it, but not longer than stdout would be. */
+static void test_hold_of_the_other_stream(void)
+{
+    struct world world = {0};
+    open_world(&world);
+    struct process *process = adopt(&world);
+    struct follower *driver = attach(process, FOLLOWER_DRIVER);
+    follower_ignore(driver, OUTPUT_STDOUT);
+    CHECK(print(&world, process, 2 * PROCESS_BEHIND_BYTES) == 2 * PROCESS_BEHIND_BYTES);
+    follower_close(driver);
+    close_world(&world);
+}
+
+/* ---- pipes that flood ---- */
+
+static void test_wide_pipes(void)
+{
+    enum { COMMANDS = 12, MUCH = 5 << 20 };
+    struct world world = {0}, each[COMMANDS];
+    struct process *processes[COMMANDS];
+    int readers[COMMANDS], wide = 0;
+    open_world(&world);
+    for (int i = 0; i < COMMANDS; i++) {
+        char id[8];
+        snprintf(id, sizeof id, "c%d", i);
+        processes[i] = begin(&world, id);
+        memcpy(each[i].ends, world.ends, sizeof world.ends);
+        readers[i] = dup(loop_watch_fd(processes[i]->streams[0].pipe));
+        CHECK(print(&each[i], processes[i], MUCH) == MUCH);
+        wide += fcntl(readers[i], F_GETPIPE_SZ) > 1 << 16;
+    }
+    CHECK(wide == 8 && world.sandbox.wide_pipes == 8);
+    close(each[0].ends[0]); /* over: init still has the pipe */
+    process_output_pump(&processes[0]->streams[0]);
+    CHECK(processes[0]->streams[0].pipe == NULL && world.sandbox.wide_pipes == 7);
+    CHECK(fcntl(readers[0], F_GETPIPE_SZ) == 4096);
+    CHECK(print(&each[9], processes[9], BLOCK) > MUCH); /* another's turn */
+    CHECK(fcntl(readers[9], F_GETPIPE_SZ) > 1 << 16 && world.sandbox.wide_pipes == 8);
+    struct error err = {0};
+    process_free_all(&world.sandbox, &err);
+    CHECK(world.sandbox.wide_pipes == 0 && world.sandbox.descriptors == 0);
+    close(each[0].ends[1]);
+    for (int i = 0; i < COMMANDS; i++) {
+        close(readers[i]);
+        for (int which = 0; i > 0 && i < COMMANDS - 1 && which < OUTPUT_STREAMS; which++)
+            close(each[i].ends[which]);
+    }
+    close_world(&world); /* and the last one's */
+}
+
 /* ---- what the audit is told ---- */
 
 static struct {
@@ -120,7 +277,7 @@ static bool on_input(void *context, const struct process_deed *deed, struct erro
 {
     (void)context;
     audit.inputs++;
-    CHECK_TEXT(deed->origin, "eve");
+    CHECK(strncmp(deed->origin, "eve\n", 4) == 0 || strcmp(deed->origin, "bob\nreq_9\n") == 0);
     return !audit.refuses || error_set(err, ERROR_DISK_FULL, "no room");
 }
 
@@ -130,12 +287,13 @@ static void on_answer(void *cookie, const struct verb_answer *answer)
 }
 
 /* The answer to a write to its stdin; a command without one, so that CONFLICT says it came through. */
-static enum error_kind write_input(struct world *world)
+static enum error_kind write_input(struct world *world, const char *origin)
 {
     struct error answer = {0};
     struct verb *verb = verb_new(&world->all, "sbx_a");
     memcpy(verb->process_id, "one", 4);
-    verb->origin = strdup("eve");
+    verb->offset = PROCESS_OFFSET_NONE;
+    verb->origin = strdup(origin);
     verb->done = on_answer;
     verb->cookie = &answer;
     process_verb_input(&world->sandbox, verb);
@@ -153,10 +311,12 @@ static void test_audit_hooks(void)
     struct process *process = start(&world);
     process->origin = strdup("ada");
     audit.refuses = true;
-    CHECK(write_input(&world) == ERROR_DISK_FULL && audit.inputs == 1);
+    CHECK(write_input(&world, "eve\nreq_1\n") == ERROR_DISK_FULL && audit.inputs == 1);
     audit.refuses = false;
-    CHECK(write_input(&world) == ERROR_CONFLICT && audit.inputs == 2);
-    CHECK(write_input(&world) == ERROR_CONFLICT && audit.inputs == 2); /* once a command */
+    CHECK(write_input(&world, "eve\nreq_2\n") == ERROR_CONFLICT && audit.inputs == 2);
+    CHECK(write_input(&world, "eve\nreq_3\n") == ERROR_CONFLICT && audit.inputs == 2); /* once a writer */
+    CHECK(write_input(&world, "bob\nreq_9\n") == ERROR_CONFLICT && audit.inputs == 3);
+    CHECK(write_input(&world, "eve\nreq_4\n") == ERROR_CONFLICT && audit.inputs == 3);
     struct fi_exited exited = {.id = "one", .wait_status = 7 << 8};
     process_exited(&world.sandbox, &exited);
     process_exited(&world.sandbox, &exited); /* init says it again */
@@ -184,6 +344,11 @@ int main(void)
 {
     keys_start();
     test_forgetting();
+    test_second_driver();
+    test_hold();
+    test_hold_for_two();
+    test_hold_of_the_other_stream();
+    test_wide_pipes();
     test_audit_hooks();
     return check_done();
 }

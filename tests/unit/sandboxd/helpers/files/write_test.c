@@ -218,6 +218,40 @@ static void test_locked_folder(void)
     rig_close(&rig);
 }
 
+/* A front that leaves while the helper waits for the folder: a token was revoked, and nothing may change after that. */
+static void test_front_gone_while_locked(void)
+{
+    struct rig rig;
+    rig_open(&rig);
+    rig_file(&rig, "source", "s");
+    const enum files_operation operations[] = {FILES_WRITE, FILES_MOVE, FILES_COPY, FILES_REMOVE};
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
+        const char *path = operations[i] == FILES_WRITE ? "/file" : "/source";
+        struct files_request request = rig_request(operations[i], "", path);
+        request.flags = operations[i] == FILES_COPY     ? FILES_IF_NONE /* else it takes no lock */
+                        : operations[i] == FILES_REMOVE ? FILES_IF_ANY
+                                                        : 0;
+        request.to_path = operations[i] == FILES_MOVE || operations[i] == FILES_COPY ? "/file" : NULL;
+        CHECK(flock(rig.root, LOCK_EX) == 0);
+        if (operations[i] == FILES_WRITE) {
+            int pipe = rig_begin(&rig, &request);
+            CHECK(write(pipe, "x", 1) == 1);
+            close(pipe);
+            rig_commit(&rig, 1);
+        } else {
+            rig_send(&rig, &request, -1);
+        }
+        (void)poll(NULL, 0, 200);
+        close(rig.socket);
+        CHECK(flock(rig.root, LOCK_UN) == 0);
+        CHECK(waitpid(rig.pid, NULL, 0) == rig.pid);
+        CHECK(rig_count(&rig, ".") == 1);
+        CHECK_FILE(&rig, "source", "s");
+        rig_start(&rig, 0);
+    }
+    rig_close(&rig);
+}
+
 static struct answer put_piece(struct rig *rig, uint64_t offset, const char *text, uint64_t total)
 {
     struct files_request request = rig_request(FILES_PIECE, "", "/file");
@@ -364,6 +398,7 @@ int main(void)
     test_conditions();
     test_two_writers();
     test_locked_folder();
+    test_front_gone_while_locked();
     test_pieces();
     test_bad_pieces();
     test_file_limit();
