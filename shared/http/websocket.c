@@ -53,7 +53,7 @@ struct http_websocket {
     uint64_t timer_ns;           /* when the timer fires */
     uint64_t heard_ns, asked_ns; /* the last byte from the peer; our ping that is not answered, 0: none */
     uint64_t end_ns;             /* not OPEN: given up then */
-    uint64_t moved_ns, acked;    /* when the peer took something at last, or there was nothing to take */
+    uint64_t acked;
     size_t ignored_bytes;
 };
 
@@ -299,21 +299,13 @@ static uint64_t option_ns(unsigned ms)
     return (uint64_t)ms * 1000000;
 }
 
-/* One that says much and takes nothing is no better than one that is silent: others may wait for it. */
-static uint64_t stuck_ns(const struct http_websocket *socket)
-{
-    const struct http_server_options *options = &socket->request->worker->server->options;
-    return socket->moved_ns + option_ns(options->ping_ms) + option_ns(options->pong_ms);
-}
-
 static uint64_t next_look_ns(const struct http_websocket *socket)
 {
     const struct http_server_options *options = &socket->request->worker->server->options;
     if (socket->state != OPEN)
         return socket->end_ns;
-    uint64_t silent_ns = socket->asked_ns != 0 ? socket->asked_ns + option_ns(options->pong_ms)
-                                               : socket->heard_ns + option_ns(options->ping_ms);
-    return silent_ns < stuck_ns(socket) ? silent_ns : stuck_ns(socket);
+    return socket->asked_ns != 0 ? socket->asked_ns + option_ns(options->pong_ms)
+                                 : socket->heard_ns + option_ns(options->ping_ms);
 }
 
 /* What it takes says that it lives, too: our ping may stand behind much that it has yet to read, and a peer whose owner
@@ -323,8 +315,6 @@ static void look_at_it(struct http_websocket *socket, uint64_t now_ns)
     uint64_t acked = http_peer_acked(socket->request->connection);
     bool is_busy = pending(socket) > 0 || http_peer_has_to_take(socket->request->connection);
     bool is_moving = acked != socket->acked;
-    if (!is_busy || is_moving)
-        socket->moved_ns = now_ns;
     if (socket->is_paused || (is_busy && is_moving))
         socket->heard_ns = now_ns;
     socket->acked = acked;
@@ -336,7 +326,7 @@ static void judge_silence(struct http_websocket *socket, uint64_t now_ns)
 {
     look_at_it(socket, now_ns);
     bool is_overdue = now_ns >= next_look_ns(socket);
-    if ((is_overdue && socket->asked_ns != 0) || now_ns >= stuck_ns(socket)) {
+    if (is_overdue && socket->asked_ns != 0) {
         end_and_tell(socket, CLOSING, 4408, "nothing was heard for too long");
     } else if (is_overdue || socket->is_paused) { /* of a peer that is not listened to, its kernel answers */
         socket->asked_ns = socket->is_paused ? 0 : now_ns;
@@ -415,7 +405,7 @@ struct http_websocket *http_websocket_accept(struct http_request *request, const
     socket->events = events;
     socket->cookie = cookie;
     socket->frames = http_frames_new(on_read, socket, message_max);
-    socket->heard_ns = socket->moved_ns = clock_boot_ns();
+    socket->heard_ns = clock_boot_ns();
     request->websocket = socket;
     request->phase = HTTP_SOCKET;
     request->gone = NULL;
