@@ -93,12 +93,13 @@ static bool may_pass(const struct error *err)
 
 bool remote_files_may_retry(struct remote_files *files, unsigned *tries, const struct error *why, struct error *err)
 {
-    if (is_spent(why) && !files->has_replaced) {
+    bool is_stale = why->kind == ERROR_GONE && !files->has_reached; /* the sandbox of a grant that was kept has ended */
+    if ((is_spent(why) || is_stale) && !files->has_replaced) {
         files->has_replaced = true;
         AUTO_FREE char *sandbox = memory_string(files->use.grant->sandbox_id);
         if (!grant_replace(files->use.grant, files->use.place, files->use.request, err))
             return false;
-        return text_equal(sandbox, files->use.grant->sandbox_id) ||
+        return !files->has_reached || text_equal(sandbox, files->use.grant->sandbox_id) ||
                error_set(err, ERROR_GONE, "the sandbox has ended; the thread has another one now");
     }
     if (!may_pass(why) || *tries >= TRIES)
@@ -111,6 +112,12 @@ bool remote_files_may_retry(struct remote_files *files, unsigned *tries, const s
     return true;
 }
 
+static bool is_about_path(enum error_kind kind)
+{
+    return kind == ERROR_NOT_FOUND || kind == ERROR_FORBIDDEN || kind == ERROR_CONFLICT || kind == ERROR_INVALID ||
+           kind == ERROR_PRECONDITION || kind == ERROR_TOO_LARGE;
+}
+
 bool remote_files_request(struct remote_files *files, const char *kind, const char *path, const char *query,
                           struct remote_http *http, struct error *err)
 {
@@ -118,12 +125,16 @@ bool remote_files_request(struct remote_files *files, const char *kind, const ch
     AUTO_FREE char *url = url_of(files, kind, path, query);
     http->url = url;
     http->credential = files->use.grant->token;
-    http->moved = http->write || http->read ? files->use.moved : NULL;
+    http->moved = files->is_clearing ? NULL : files->use.moved;
     http->moved_cookie = files->use.cookie;
     bool good = remote_http_perform(files->curl, http, err);
     http->url = NULL;
+    if (good || (http->status > 0 && !is_spent(err) && err->kind != ERROR_GONE))
+        files->has_reached = true;
     if (good)
         files->has_replaced = false;
+    else if (http->status > 299 && is_about_path(err->kind))
+        error_prefix(err, ":%.120s", path);
     return good;
 }
 

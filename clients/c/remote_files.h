@@ -23,7 +23,8 @@ struct remote_files_use {
     const struct place *place;
     const struct grant_request *request;
     void (*note)(void *cookie, const char *sentence); /* "connection lost, trying again"; may be NULL */
-    bool (*moved)(void *cookie, uint64_t bytes); /* so many more bytes went by; false: give up (GONE). May be NULL */
+    bool (*moved)(void *cookie,
+                  uint64_t bytes); /* so many more bytes went by, or 0; false: give up (GONE). May be NULL */
     void *cookie;
 };
 

@@ -10,6 +10,8 @@ struct remote_files {
     struct remote_files_use use;
     CURL *curl;
     bool has_replaced; /* the grant, since the last request that went well */
+    bool has_reached;  /* the sandbox has answered: from now on another one is not meant */
+    bool is_clearing;  /* what was given up is taken away: that is not given up */
 };
 
 /** One request below the grant's URL: kind is "files" or "archive". */

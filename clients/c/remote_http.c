@@ -21,6 +21,13 @@ static bool tell_moved(struct transfer *transfer, uint64_t bytes)
            error_set(&transfer->own, ERROR_GONE, "given up from here");
 }
 
+/* Called about once a second, and when a signal came. */
+static int on_progress(void *cookie, curl_off_t to_fetch, curl_off_t fetched, curl_off_t to_send, curl_off_t sent)
+{
+    (void)to_fetch, (void)fetched, (void)to_send, (void)sent;
+    return tell_moved(cookie, 0) ? 0 : 1;
+}
+
 static size_t on_body(char *data, size_t one, size_t count, void *cookie)
 {
     struct transfer *transfer = cookie;
@@ -106,6 +113,9 @@ bool remote_http_perform(CURL *curl, struct remote_http *http, struct error *err
     curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, 256L * 1024);
     curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &transfer);
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, 60L);
     CURLcode code = curl_easy_perform(curl);

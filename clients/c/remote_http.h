@@ -23,7 +23,7 @@ struct remote_http {
     uint64_t read_size; /* of it all; UINT64_MAX: not known */
     /* The reply's bytes when it is 2xx; NULL: into `reply`. */
     bool (*write)(void *cookie, const void *data, size_t size, struct error *err);
-    bool (*moved)(void *cookie, uint64_t bytes); /* of either direction; may be NULL */
+    bool (*moved)(void *cookie, uint64_t bytes); /* of read or write; 0: none for a while. May be NULL */
     void *cookie, *moved_cookie;
 
     /* What came: */

@@ -36,6 +36,8 @@ bool remote_files_read(struct remote_files *files, const char *path,
             return true;
         if (offset > 0 && why.kind == ERROR_RANGE) /* all had come before it broke */
             return true;
+        if (why.kind == ERROR_TIMEOUT && http.received > 0) /* perhaps it was `write` that took its time */
+            why.kind = ERROR_NODE_UNREACHABLE;
         if (why.kind == ERROR_PRECONDITION)
             return error_set(err, ERROR_CONFLICT, "%s changed while it was read", path);
         *err = why;
@@ -136,10 +138,10 @@ static bool write_whole(struct remote_files *files, const char *path, const char
     }
 }
 
-/* One piece; *received is how far the server says it has got. */
+/* One piece; *received is how far the server says it has got, *is_whole that this was the last. */
 static bool write_piece(struct remote_files *files, const char *path, const char *query,
                         const struct remote_files_put *put, struct source *source, uint64_t total, uint64_t *received,
-                        struct remote_entry *entry, struct error *err)
+                        bool *is_whole, struct remote_entry *entry, struct error *err)
 {
     char range[96];
     snprintf(range, sizeof range, "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, source->offset,
@@ -155,7 +157,7 @@ static bool write_piece(struct remote_files *files, const char *path, const char
         *received = (uint64_t)json_integer_value(json_object_get(reply, "received"));
         json_decref(reply);
     } else if (good) {
-        *received = total;
+        *is_whole = true;
         good = read_entry(&http, entry, err);
     }
     text_done(&http.reply);
@@ -184,12 +186,14 @@ static bool write_pieces(struct remote_files *files, const char *path, const cha
                          struct error *err)
 {
     uint64_t received = 0;
-    for (unsigned tries = 0; received < total;) {
+    bool is_whole = false;
+    for (unsigned tries = 0; !is_whole;) {
         uint64_t before = received;
-        struct source source = {.fd = put->fd, .offset = received, .end = received + PIECE_BYTES};
-        source.end = source.end < total ? source.end : total;
+        /* All bytes may be there and the file not: the last piece was cut off at its end. Its last byte again. */
+        struct source source = {.fd = put->fd, .offset = received < total ? received : total - 1};
+        source.end = source.offset + PIECE_BYTES < total ? source.offset + PIECE_BYTES : total;
         struct error why = {0};
-        bool good = write_piece(files, path, query, put, &source, total, &received, entry, &why);
+        bool good = write_piece(files, path, query, put, &source, total, &received, &is_whole, entry, &why);
         while (!good) {
             *err = why;
             if (!remote_files_may_retry(files, &tries, &why, err))
@@ -211,7 +215,9 @@ static void drop_part(struct remote_files *files, const char *path, const char *
     const char *name = slash ? slash + 1 : path;
     AUTO_FREE char *part = memory_printf("%.*s.%s.%s.part", (int)(name - path), path, name, id);
     struct error ignored = {0};
+    files->is_clearing = true;
     (void)!remote_files_remove(files, part, false, &ignored);
+    files->is_clearing = false;
 }
 
 bool remote_files_write(struct remote_files *files, const char *path, const struct remote_files_put *put,

@@ -21,6 +21,7 @@ static const uint64_t OPENS_WITHIN_NS = UINT64_C(10) * 1000000000;
 /* A peer that is gone without a word is noticed by the kernel: by its probes when nothing is under way, else by what it
  * does not acknowledge. Pings would not do: a server that takes no more input answers none. */
 enum { PROBE_AFTER_S = 15, PROBE_EVERY_S = 5, PROBES = 3, UNACKNOWLEDGED_MS = 30000 };
+static const uint64_t SIGN_EVERY_NS = UINT64_C(10) * 1000000000; /* of life, while paused: pings are not read then */
 
 enum step { STEP_CONNECTS, STEP_ASKS, STEP_LISTENS, STEP_OPEN, STEP_CLOSED };
 
@@ -42,7 +43,9 @@ struct websocket {
     size_t from, to;
     size_t budget; /* bytes this turn may still read */
     bool in_turn;
-    bool ended; /* nothing more will come */
+    bool paused;
+    uint64_t sign_ns; /* boot time of the last sign of life */
+    bool ended;       /* nothing more will come */
     bool peer_closed;
     struct websocket_end end;
 };
@@ -71,7 +74,7 @@ static bool fill(struct websocket *socket)
 static ssize_t on_receive(wslay_event_context_ptr frames, uint8_t *to, size_t size, int flags UNUSED, void *cookie)
 {
     struct websocket *socket = cookie;
-    if (socket->from == socket->to && !fill(socket)) {
+    if (socket->paused || (socket->from == socket->to && !fill(socket))) {
         wslay_event_set_error(frames, socket->ended ? WSLAY_ERR_CALLBACK_FAILURE : WSLAY_ERR_WOULDBLOCK);
         return -1;
     }
@@ -200,6 +203,15 @@ static void exchange(struct websocket *socket)
     close_down(socket, is_ours ? code : WSLAY_CODE_ABNORMAL_CLOSURE);
 }
 
+static void show_life(struct websocket *socket)
+{
+    static const struct wslay_event_msg SIGN = {.opcode = WSLAY_PONG}; /* unasked, RFC 6455, 5.5.3 */
+    if (!socket->paused || clock_boot_ns() - socket->sign_ns < SIGN_EVERY_NS)
+        return;
+    (void)wslay_event_queue_msg(socket->frames, &SIGN);
+    socket->sign_ns = clock_boot_ns();
+}
+
 bool websocket_turn(struct websocket *socket)
 {
     socket->budget = TURN_BYTES;
@@ -213,8 +225,10 @@ bool websocket_turn(struct websocket *socket)
         ask(socket);
     if (socket->step == STEP_LISTENS)
         listen_for_answer(socket);
-    if (socket->step == STEP_OPEN)
+    if (socket->step == STEP_OPEN) {
+        show_life(socket);
         exchange(socket);
+    }
     socket->in_turn = false;
     return socket->step == STEP_OPEN && socket->budget == 0;
 }
@@ -315,12 +329,12 @@ bool websocket_wait(const struct websocket *socket, struct curl_waitfd *wait)
     if (socket->step == STEP_CONNECTS || socket->step == STEP_CLOSED)
         return false;
     short events = 0;
-    if (socket->step != STEP_OPEN || wslay_event_want_read(socket->frames))
+    if (socket->step != STEP_OPEN || (!socket->paused && wslay_event_want_read(socket->frames)))
         events |= CURL_WAIT_POLLIN;
     if (socket->step == STEP_ASKS || (socket->step == STEP_OPEN && wslay_event_want_write(socket->frames)))
         events |= CURL_WAIT_POLLOUT;
     *wait = (struct curl_waitfd){.fd = socket->fd, .events = events};
-    return true;
+    return events != 0; /* one that broke would be told all the time */
 }
 
 enum websocket_state websocket_state(const struct websocket *socket, struct websocket_end *end)
@@ -332,6 +346,13 @@ enum websocket_state websocket_state(const struct websocket *socket, struct webs
     if (end)
         *end = socket->end;
     return WEBSOCKET_CLOSED;
+}
+
+void websocket_pause(struct websocket *socket, bool pause)
+{
+    if (pause && !socket->paused)
+        socket->sign_ns = clock_boot_ns();
+    socket->paused = pause;
 }
 
 void websocket_send(struct websocket *socket, bool is_text, const void *data, size_t size)

@@ -51,6 +51,10 @@ bool websocket_wait(const struct websocket *socket, struct curl_waitfd *wait) MU
 /** `end` (may be NULL) is written when it is CLOSED. */
 enum websocket_state websocket_state(const struct websocket *socket, struct websocket_end *end) MUST_USE;
 
+/** Whether messages are taken. While they are not (but for those that have come already, 8 KiB at most and a message),
+ *  the peer hears every 10 s that somebody is there. */
+void websocket_pause(struct websocket *socket, bool pause);
+
 /** Queues a message (copied) and sends what can be sent now; nothing when it is not OPEN. */
 void websocket_send(struct websocket *socket, bool is_text, const void *data, size_t size);
 

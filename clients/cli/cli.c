@@ -127,7 +127,7 @@ void cli_print_age(char to[static 16], const char *time)
         snprintf(to, 16, "%" PRId64 "h", seconds / 3600);
 }
 
-void cli_tell_grant(const struct grant *grant)
+void cli_tell_grant(const struct grant *grant, bool verbose)
 {
     const char *const sentences[] = {grant->warning, grant->hint_note};
     for (size_t i = 0; i < 2; i++) {
@@ -135,12 +135,30 @@ void cli_tell_grant(const struct grant *grant)
         if (safe)
             fprintf(stderr, "parley: %s\n", safe);
     }
+    if (!verbose)
+        return;
+    AUTO_FREE char *name = cli_safe(grant->sandbox_name), *id = cli_safe(grant->sandbox_id);
+    AUTO_FREE char *jti = cli_safe(grant->jti);
+    fprintf(stderr, "parley: sandbox %s (%s), thread %s, token %s, %s\n", name, id, grant->thread, jti,
+            grant->created      ? "new"
+            : grant->from_cache ? "cached grant"
+                                : "attached");
 }
 
 bool cli_is_spent(const struct error *err)
 {
     return err->kind == ERROR_UNAUTHENTICATED || err->kind == ERROR_TOKEN_EXPIRED || err->kind == ERROR_TOKEN_REVOKED ||
            err->kind == ERROR_GONE || err->kind == ERROR_NOT_FOUND || err->kind == ERROR_NODE_UNREACHABLE;
+}
+
+bool cli_renew_spent(struct grant *grant, const struct place *place, const struct grant_request *request,
+                     bool *negotiated, struct error *err)
+{
+    if (*negotiated || !cli_is_spent(err) || !grant_replace(grant, place, request, err))
+        return false;
+    *negotiated = !grant->from_cache;
+    *err = (struct error){0};
+    return true;
 }
 
 char *cli_safe(const char *text)

@@ -66,11 +66,17 @@ void cli_print_json(json_t *value);
 /** "3m", "2h" from `wall_ms` text (RFC 3339) to now, or until it; "-" when it is no time. */
 void cli_print_age(char to[static 16], const char *time);
 
-/** Tells on stderr what the user must know of a grant that has come: a hint not followed, a token used elsewhere. */
-void cli_tell_grant(const struct grant *grant);
+/** Tells on stderr what the user must know of a grant that has come: a hint not followed, a token used elsewhere; when
+ *  `verbose` also which sandbox and token it is. */
+void cli_tell_grant(const struct grant *grant, bool verbose);
 
 /** A use of a grant failed in a way that another grant may cure: spent, revoked, its sandbox or node gone. */
 bool cli_is_spent(const struct error *err) MUST_USE;
+
+/** After a use of the grant that failed with *err and did nothing: true when it was spent and another one has come, so
+ *  that it is worth another try; *err is empty then. *negotiated is the caller's, false before the first use. */
+bool cli_renew_spent(struct grant *grant, const struct place *place, const struct grant_request *request,
+                     bool *negotiated, struct error *err) MUST_USE;
 
 /** A text from outside for a terminal: control characters (C0, DEL, C1) and what is not UTF-8 as \xNN, NULL as "-".
  *  The caller frees. */

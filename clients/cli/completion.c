@@ -22,42 +22,65 @@ static const char HELP[] =
     "  fish   parley completion fish | source         in ~/.config/fish/config.fish\n\n"
     "`words` prints what the last WORD, which may be empty, could become, a line each.\n\n" CLI_COMMON_HELP;
 
+/* clang-format off */
 static const char BASH[] =
+    "# A name may be anything, also a command: what is put on the line is quoted.\n"
     "_parley() {\n"
-    "    local IFS=$'\\n' words=(\"${COMP_WORDS[@]:1:COMP_CWORD}\") cur=${COMP_WORDS[COMP_CWORD]} prefix=\n"
-    "    # bash breaks words at colons; parley does not.\n"
-    "    if declare -F _get_comp_words_by_ref >/dev/null; then\n"
-    "        local cword\n"
-    "        _get_comp_words_by_ref -n : cur words cword\n"
-    "        words=(\"${words[@]:1:cword}\")\n"
-    "        [[ $cur == *:* ]] && prefix=${cur%\"${cur##*:}\"}\n"
-    "    fi\n"
-    "    COMPREPLY=($(parley completion words \"${words[@]}\" 2>/dev/null))\n"
-    "    [ ${#COMPREPLY[@]} -eq 0 ] && compopt -o default\n"
-    "    [[ ${COMPREPLY[0]-} == */ ]] && compopt -o nospace\n"
-    "    COMPREPLY=(\"${COMPREPLY[@]#\"$prefix\"}\")\n"
+    "    local rest=${COMP_LINE:0:COMP_POINT} words=() quote= breaks=${COMP_WORDBREAKS//[^:=@]/} prefix= word i\n"
+    "    for ((i = 0; i <= COMP_CWORD; i++)); do # bash breaks words at colons; parley does not\n"
+    "        word=${COMP_WORDS[i]}\n"
+    "        if [[ $i -eq 0 || $rest == [[:space:]]* ]]; then\n"
+    "            words+=('')\n"
+    "            rest=${rest#\"${rest%%[![:space:]]*}\"}\n"
+    "        fi\n"
+    "        ((i < COMP_CWORD)) || word=$rest\n"
+    "        words[-1]+=$word\n"
+    "        rest=${rest#\"$word\"}\n"
+    "    done\n"
+    "    word=${words[-1]}\n"
+    "    case $word in\n"
+    "    [\\'\\\"]*) quote=${word:0:1} word=${word:1} ;;\n"
+    "    *) word=${word//\\\\/} ;;\n"
+    "    esac\n"
+    "    words[-1]=$word\n"
+    "    [[ -z $breaks || $quote ]] || prefix=${word%\"${word##*[$breaks]}\"}\n"
+    "    mapfile -t words < <(parley completion words \"${words[@]:1}\" 2>/dev/null)\n"
+    "    [[ ${words[0]-} != */ ]] || compopt -o nospace\n"
+    "    ((${#words[@]})) || compopt -o default\n"
+    "    COMPREPLY=()\n"
+    "    for word in \"${words[@]}\"; do\n"
+    "        case $quote in\n"
+    "        \"'\") [[ $word == *\\'* ]] || COMPREPLY+=(\"$word\") ;;\n"
+    "        '\"') [[ $word == *[\\\"\\$\\`\\\\!]* ]] || COMPREPLY+=(\"$word\") ;;\n"
+    "        *) printf -v word %q \"${word#\"$prefix\"}\" && COMPREPLY+=(\"$word\") ;;\n"
+    "        esac\n"
+    "    done\n"
     "}\n"
     "complete -F _parley parley\n";
 
-static const char ZSH[] = "_parley() {\n"
-                          "    local -a found\n"
-                          "    found=(\"${(@f)$(parley completion words \"${(@)words[2,CURRENT]}\" 2>/dev/null)}\")\n"
-                          "    found=(${found:#})\n"
-                          "    if (( ${#found} )); then\n"
-                          "        compadd -Q -S '' -- ${(M)found:#*/}\n"
-                          "        compadd -- ${found:#*/}\n"
-                          "    else\n"
-                          "        _files\n"
-                          "    fi\n"
-                          "}\n"
-                          "compdef _parley parley\n";
+static const char ZSH[] =
+    "_parley() {\n"
+    "    local -a found\n"
+    "    found=(\"${(@f)$(parley completion words \"${(@Q)words[2,CURRENT]}\" 2>/dev/null)}\")\n"
+    "    found=(${found:#})\n"
+    "    if (( ${#found} )); then\n"
+    "        compadd -S '' -- ${(M)found:#*/}\n"
+    "        compadd -- ${found:#*/}\n"
+    "    else\n"
+    "        _files\n"
+    "    fi\n"
+    "}\n"
+    "compdef _parley parley\n";
 
-static const char FISH[] = "function __parley_words\n"
-                           "    set -l words (commandline -opc) (commandline -ct)\n"
-                           "    parley completion words $words[2..-1] 2>/dev/null\n"
-                           "end\n"
-                           "complete -c parley -f -a '(__parley_words)'\n"
-                           "complete -c parley -n 'not __parley_words | count >/dev/null' -F\n";
+static const char FISH[] =
+    "function __parley_words\n"
+    "    set -l words (commandline -opc)\n"
+    "    set -l word (commandline -ct | string replace -r '^[\\'\"]' '' | string unescape)\n"
+    "    parley completion words $words[2..-1] \"$word\" 2>/dev/null\n"
+    "end\n"
+    "complete -c parley -f -a '(__parley_words)'\n"
+    "complete -c parley -n 'not __parley_words | count >/dev/null' -F\n";
+/* clang-format on */
 
 /* ---- words ---- */
 
@@ -114,7 +137,7 @@ static void print_options(const struct cli_command *command, const char *word)
     }
 }
 
-static void print_sandboxes(const char *word, const char *after)
+static void print_sandboxes(const char *before, const char *word)
 {
     AUTO_PLACE place = {0};
     struct error ignored = {0};
@@ -127,9 +150,22 @@ static void print_sandboxes(const char *word, const char *after)
     json_array_foreach (list, i, sandbox) {
         const char *name = json_string_value(json_object_get(sandbox, "name"));
         if (name && starts(name, word))
-            printf("%s%s\n", name, after);
+            printf("%s%s\n", before, name);
     }
     json_decref(list);
+}
+
+/* The value of a long option among the words before the last one; NULL. */
+static const char *value_of(const char *option, int argc, char *const *words)
+{
+    size_t length = strlen(option);
+    for (int i = 1; i + 1 < argc; i++) {
+        if (strcmp(words[i], option) == 0 && i + 2 < argc)
+            return words[i + 1];
+        if (strncmp(words[i], option, length) == 0 && words[i][length] == '=')
+            return words[i] + length + 1;
+    }
+    return NULL;
 }
 
 struct path_words {
@@ -141,14 +177,14 @@ static bool print_path(void *cookie, const struct remote_entry *entry, struct er
 {
     const struct path_words *words = cookie;
     (void)err;
-    if (*entry->path && starts(entry->path, words->start) &&
-        text_utf8_prefix(entry->path, strlen(entry->path)) == strlen(entry->path) && !strpbrk(entry->path, "\n\r\033"))
+    AUTO_FREE char *safe = cli_safe(entry->path); /* one that differs would steer the terminal */
+    if (*entry->path && starts(entry->path, words->start) && text_equal(safe, entry->path))
         printf("%s%s%s\n", words->before, entry->path, entry->kind == REMOTE_FOLDER ? "/" : "");
     return true;
 }
 
-/* Names in the folder that ":PATH" has come to. */
-static void print_paths(const char *word)
+/* Names in the folder that ":PATH" has come to, when there is a sandbox. */
+static void print_paths(const char *word, const char *thread)
 {
     const char *slash = strrchr(word, '/'), *colon = strchr(word, ':');
     const char *start = (slash ? slash : colon) + 1;
@@ -157,7 +193,7 @@ static void print_paths(const char *word)
     AUTO_FILES_NAME folder = {0};
     AUTO_FILES_SESSION session = {0};
     struct error ignored = {0};
-    const struct files_options options = {.quiet = true, .scopes = NULL};
+    const struct files_options options = {.quiet = true, .thread = thread, .attach_only = true};
     struct path_words words = {.before = before, .start = start};
     if (!files_name_parse(&folder, before, &ignored) ||
         !files_session_open(&session, &options, folder.sandbox, &ignored))
@@ -187,14 +223,17 @@ static int print_words(const struct cli_command *commands, size_t count, int arg
     const struct cli_command *command = find(commands, count, words[0]);
     if (!command)
         return CLI_OK;
+    static const char SANDBOX[] = "--sandbox=";
     if (strcmp(before, "--sandbox") == 0)
-        print_sandboxes(word, "");
+        print_sandboxes("", word);
+    else if (starts(word, SANDBOX))
+        print_sandboxes(SANDBOX, word + strlen(SANDBOX));
     else if (word[0] == '-')
         print_options(command, word);
     else if (strcspn(word, "/") > strcspn(word, ":"))
-        print_paths(word);
+        print_paths(word, value_of("--thread", argc, words));
     else if (strcmp(command->name, "rm") == 0)
-        print_sandboxes(word, "");
+        print_sandboxes("", word);
     return CLI_OK;
 }
 

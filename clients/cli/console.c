@@ -1,9 +1,9 @@
 #include "clients/cli/console.h"
 
+#include "clients/cli/console_output.h"
 #include "clients/cli/local_tty.h"
 
 #include "shared/base/clock.h"
-#include "shared/base/fd.h"
 #include "shared/base/memory.h"
 
 #include <errno.h>
@@ -20,13 +20,14 @@ static const uint64_t ANSWERS_AFTER_NS = 150000000; /* a terminal answers to wha
 struct console {
     const struct console_wanted *wanted;
     struct console_end *end;
-    struct terminal *terminal;
+    struct session *session;
     bool is_raw;
     bool input_over; /* nothing more is read */
     struct local_tty_keys keys;
     struct local_tty_screen screen;
     uint64_t replayed_ns; /* boot time at which the last old byte came */
     unsigned interrupts;
+    struct console_output output;
     struct error unwritten;
 };
 
@@ -43,7 +44,7 @@ static void say(const struct console *console, const char *sentence)
 
 static bool is_replaying(const struct console *console)
 {
-    return console->wanted->replay_to > terminal_had(console->terminal);
+    return console->wanted->replay_to > session_had(console->session);
 }
 
 static bool on_output(void *cookie, bool is_stderr, const void *data, size_t size)
@@ -51,9 +52,15 @@ static bool on_output(void *cookie, bool is_stderr, const void *data, size_t siz
     struct console *console = cookie;
     if (console->is_raw)
         local_tty_screen_follow(&console->screen, data, size);
-    if (!is_stderr && terminal_had(console->terminal) < console->wanted->replay_to + size)
+    if (!is_stderr && session_had(console->session) < console->wanted->replay_to + size)
         console->replayed_ns = clock_boot_ns();
-    return fd_write_all(is_stderr ? STDERR_FILENO : STDOUT_FILENO, data, size, &console->unwritten);
+    if (console->wanted->output) {
+        console->wanted->output(console->wanted->cookie, is_stderr, data, size);
+        return true;
+    }
+    bool good = console_output_add(&console->output, is_stderr, data, size, &console->unwritten);
+    session_pause(console->session, console_output_is_waiting(&console->output));
+    return good;
 }
 
 static void on_note(void *cookie, const char *sentence)
@@ -63,18 +70,18 @@ static void on_note(void *cookie, const char *sentence)
         say(console, sentence);
 }
 
-static void on_warning(void *cookie UNUSED, const char *sentence)
+static void on_warning(void *cookie, const char *sentence)
 {
-    fprintf(stderr, "\rparley: %s\r\n", sentence);
+    say(cookie, sentence);
 }
 
 /* Who watches sees the other's screen: on a smaller one it does not look the same. */
 static void on_attached(void *cookie)
 {
     const struct console *console = cookie;
-    const struct terminal_facts *facts = terminal_facts(console->terminal);
+    const struct session_facts *facts = session_facts(console->session);
     unsigned columns, rows;
-    if (console->wanted->use != TERMINAL_WATCH || !facts->tty || !local_tty_size(&columns, &rows) ||
+    if (console->wanted->use != SESSION_WATCH || !facts->tty || !local_tty_size(&columns, &rows) ||
         (columns >= facts->columns && rows >= facts->rows))
         return;
     AUTO_FREE char *sentence = memory_printf("the terminal is %ux%u, this one %ux%u: it may look wrong", facts->columns,
@@ -112,7 +119,7 @@ static void type(struct console *console, char *keys, size_t size)
         size_t used = 0, count = 0;
         enum local_tty_key key = local_tty_keys_take(&console->keys, keys, size, &used, kept, &count);
         if (count > 0)
-            terminal_write(console->terminal, kept, count);
+            session_write(console->session, kept, count);
         if (key == LOCAL_TTY_KEYS_LEAVE)
             leave(console, 0);
         if (key == LOCAL_TTY_KEYS_HELP)
@@ -137,23 +144,23 @@ static void read_keys(struct console *console)
 static void read_pipe(struct console *console)
 {
     char bytes[PIPE_BYTES];
-    size_t room = terminal_room(console->terminal);
+    size_t room = session_room(console->session);
     ssize_t got = read(STDIN_FILENO, bytes, room < sizeof bytes ? room : sizeof bytes);
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (got > 0) {
-        terminal_write(console->terminal, bytes, (size_t)got);
+        session_write(console->session, bytes, (size_t)got);
         return;
     }
     console->input_over = true;
-    terminal_end_input(console->terminal);
+    session_end_input(console->session);
 }
 
 static void resize(const struct console *console)
 {
     unsigned columns, rows;
-    if (console->wanted->use != TERMINAL_WATCH && local_tty_size(&columns, &rows))
-        terminal_resize(console->terminal, columns, rows);
+    if (console->wanted->use != SESSION_WATCH && local_tty_size(&columns, &rows))
+        session_resize(console->session, columns, rows);
 }
 
 static enum local_tty_mode mode_of(const struct console *console)
@@ -163,11 +170,14 @@ static enum local_tty_mode mode_of(const struct console *console)
 
 static void pass_signal(struct console *console, int number)
 {
-    bool passes = console->wanted->input == CONSOLE_PIPE && terminal_facts(console->terminal)->started;
+    bool owned = console->wanted->owned;
+    bool passes = (owned || console->wanted->input == CONSOLE_PIPE) && session_facts(console->session)->started;
     if (!passes || (number == SIGINT && ++console->interrupts >= INTERRUPTS_MAX))
         leave(console, number);
+    else if (owned && number == SIGINT && console->interrupts > 1)
+        session_signal(console->session, sigabbrev_np(SIGKILL));
     else
-        terminal_signal(console->terminal, sigabbrev_np(number));
+        session_signal(console->session, sigabbrev_np(number));
 }
 
 static void read_signal(struct console *console, int signals)
@@ -186,23 +196,34 @@ static void read_signal(struct console *console, int signals)
 
 /* ---- the loop ---- */
 
+static bool write_on(struct console *console)
+{
+    bool good = console_output_go_on(&console->output, &console->unwritten);
+    session_pause(console->session, console_output_is_waiting(&console->output));
+    return good;
+}
+
 static bool turn(struct console *console, int signals, struct error *err)
 {
-    struct curl_waitfd extra[2] = {{.fd = signals, .events = CURL_WAIT_POLLIN},
-                                   {.fd = STDIN_FILENO, .events = CURL_WAIT_POLLIN}};
+    struct curl_waitfd extra[3] = {{.fd = signals, .events = CURL_WAIT_POLLIN}};
+    unsigned count = 1, output = 0, keys = 0;
     enum console_input input = console->wanted->input;
-    bool reads = input != CONSOLE_NONE && !console->input_over && terminal_room(console->terminal) >= KEYS_BYTES;
-    if (input == CONSOLE_PIPE && !terminal_facts(console->terminal)->started)
+    bool reads = input != CONSOLE_NONE && !console->input_over && session_room(console->session) >= KEYS_BYTES;
+    if (input == CONSOLE_PIPE && !session_facts(console->session)->started)
         reads = false;
-    if (!terminal_turn(console->terminal, extra, reads ? 2 : 1, err))
+    if (reads)
+        extra[keys = count++] = (struct curl_waitfd){.fd = STDIN_FILENO, .events = CURL_WAIT_POLLIN};
+    if (console_output_is_waiting(&console->output))
+        extra[output = count++] = console_output_wait(&console->output);
+    if (!session_turn(console->session, extra, count, err))
         return false;
     if (extra[0].revents)
         read_signal(console, signals);
-    if (reads && extra[1].revents && input == CONSOLE_KEYS)
+    if (keys && extra[keys].revents && input == CONSOLE_KEYS)
         read_keys(console);
-    else if (reads && extra[1].revents)
+    else if (keys && extra[keys].revents)
         read_pipe(console);
-    return true;
+    return !output || !extra[output].revents || write_on(console);
 }
 
 /* From here on signals are events, and no signal ends this program while its terminal is raw. */
@@ -227,40 +248,40 @@ static int open_signals(const struct console *console)
 
 static bool converse(struct console *console, int signals, struct error *err)
 {
+    bool good = true;
     resize(console);
-    while (!console->end->left && !terminal_over(console->terminal, &console->end->process)) {
-        if (!turn(console, signals, err)) {
-            console->end->process.started = terminal_facts(console->terminal)->started;
-            if (console->unwritten.kind != ERROR_NONE)
-                *err = console->unwritten;
-            return false;
-        }
-    }
-    console->end->process.started = terminal_facts(console->terminal)->started;
-    return true;
+    while (good && !console->end->left && !session_over(console->session, &console->end->process))
+        good = turn(console, signals, err);
+    if (!console->end->left && console->unwritten.kind == ERROR_NONE)
+        good = console_output_finish(&console->output, &console->unwritten) && good;
+    console->end->started = session_facts(console->session)->started;
+    console->end->unread = console->unwritten.kind != ERROR_NONE;
+    if (console->end->unread)
+        *err = console->unwritten;
+    return good;
 }
 
 static bool run(struct console *console, const struct grant_keeping *keeping, int signals, struct error *err)
 {
     const struct console_wanted *wanted = console->wanted;
-    const struct terminal_wanted session = {.use = wanted->use,
-                                            .id = wanted->id,
-                                            .arguments = wanted->arguments,
-                                            .cwd = wanted->cwd,
-                                            .variables = wanted->variables,
-                                            .has_from = wanted->has_from,
-                                            .from = wanted->from,
-                                            .narrow_to = wanted->narrow_to,
-                                            .resume_for_s = console->is_raw ? 0 : PIPE_RESUMES_FOR_S,
-                                            .note_lost_ms = NOTE_LOST_MS,
-                                            .output = on_output,
-                                            .attached = on_attached,
-                                            .note = on_note,
-                                            .cookie = console,
-                                            .keeping = keeping};
-    AUTO(terminal) *terminal = terminal_new(&session, err);
-    console->terminal = terminal;
-    return terminal && converse(console, signals, err);
+    const struct session_wanted details = {.use = wanted->use,
+                                           .id = wanted->id,
+                                           .command = wanted->command,
+                                           .tty = wanted->tty,
+                                           .has_from = wanted->has_from,
+                                           .from = wanted->from,
+                                           .narrow_to = wanted->narrow_to,
+                                           .resume_for_s = console->is_raw ? 0 : PIPE_RESUMES_FOR_S,
+                                           .note_lost_ms = NOTE_LOST_MS,
+                                           .output = on_output,
+                                           .attached = on_attached,
+                                           .note = on_note,
+                                           .warn = on_warning,
+                                           .cookie = console,
+                                           .keeping = keeping};
+    AUTO(session) *session = session_new(&details, err);
+    console->session = session;
+    return session && converse(console, signals, err);
 }
 
 bool console_run(const struct console_wanted *wanted, const struct grant_keeping *keeping, struct console_end *end,
@@ -271,6 +292,7 @@ bool console_run(const struct console_wanted *wanted, const struct grant_keeping
     sigset_t before;
     *end = (struct console_end){0};
     kept.warn = on_warning;
+    kept.cookie = &console;
     sigprocmask(SIG_BLOCK, NULL, &before);
     console.is_raw = wanted->tty && wanted->input != CONSOLE_PIPE && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     AUTO_FD int signals = open_signals(&console);
@@ -278,6 +300,9 @@ bool console_run(const struct console_wanted *wanted, const struct grant_keeping
     if (console.is_raw && (end->left || !ran))
         local_tty_screen_restore(&console.screen);
     local_tty_leave();
+    console_output_done(&console.output);
+    if (wanted->owned && (end->left || end->unread))
+        remote_command_end(keeping->grant, wanted->id);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return ran;
 }
@@ -287,14 +312,12 @@ bool console_run_with_grant(const struct console_wanted *wanted, const struct pl
                             struct error *err)
 {
     const struct grant_keeping keeping = {.grant = grant, .place = place, .request = request};
-    for (bool negotiated = !grant->from_cache;; negotiated = !grant->from_cache) {
-        cli_tell_grant(grant);
-        *err = (struct error){0};
-        if (console_run(wanted, &keeping, end, err))
-            return true;
-        if (end->process.started || negotiated || !cli_is_spent(err) || !grant_replace(grant, place, request, err))
-            return false;
-    }
+    bool negotiated = false, ran;
+    do {
+        cli_tell_grant(grant, wanted->verbose);
+        ran = console_run(wanted, &keeping, end, err);
+    } while (!ran && !end->started && cli_renew_spent(grant, place, request, &negotiated, err));
+    return ran;
 }
 
 static void tell_way_back(const struct console_wanted *wanted)
@@ -308,7 +331,7 @@ int console_status(const struct console_wanted *wanted, bool ran, const struct c
 {
     if (!ran)
         return err->system_errno == EPIPE ? 128 + SIGPIPE : cli_fail_usual(err, CLI_NO_SANDBOX);
-    if (end->left && end->process.started && wanted->input == CONSOLE_KEYS)
+    if (end->left && end->started && wanted->input == CONSOLE_KEYS)
         tell_way_back(wanted);
     if (end->left)
         return end->signal == 0 || (end->signal == SIGINT && wanted->input == CONSOLE_NONE) ? CLI_OK

@@ -65,7 +65,10 @@ static bool send_file(struct cp *cp, const char *from, const struct stat *status
     AUTO_FD int fd = open(from, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return error_set_errno(err, ERROR_FORBIDDEN, "%s", from);
-    struct remote_files_put put = {.fd = fd, .mode = (int)(status->st_mode & 0777U), .mtime_ns = -1};
+    AUTO_FD int whole = files_spool(&cp->session, fd, err);
+    if (whole < 0)
+        return false;
+    struct remote_files_put put = {.fd = whole, .mode = (int)(status->st_mode & 0777U), .mtime_ns = -1};
     if (cp->preserve)
         put.mtime_ns = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
     files_progress_begin(&cp->session, from, (uint64_t)status->st_size);
@@ -166,14 +169,15 @@ static int copy_all(struct cp *cp, char *const *given, const struct files_name *
     }
     if (!files_session_open(&cp->session, &cp->files, sandbox, &err) || !look_at_target(cp, count, &err))
         return err.kind == ERROR_INVALID ? usage_error(&err) : cli_fail_usual(&err, CLI_FAILED);
+    files_catch_stop();
     int status = CLI_OK;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && !files_is_stopped(); i++) {
         err = (struct error){0};
         bool good = !from[i].sandbox  ? send_one(cp, from[i].path, &err)
                     : !cp->to.sandbox ? fetch_one(cp, from[i].path, &err)
                                       : copy_one(cp, from[i].path, &err);
         if (!good)
-            status = cli_fail_usual(&err, CLI_FAILED);
+            status = files_is_stopped() ? CLI_FAILED : cli_fail_usual(&err, CLI_FAILED);
     }
     return status;
 }

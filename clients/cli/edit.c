@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -73,16 +74,23 @@ static bool run_editor(const char *file, struct error *err)
     if (!editor || !*editor)
         editor = "vi";
     AUTO_FREE char *line = memory_printf("%s \"$0\"", editor);
+    /* Ctrl-C is the editor's: vim takes it, and we must be there when it ends. */
+    void (*on_interrupt)(int) = signal(SIGINT, SIG_IGN), (*on_quit)(int) = signal(SIGQUIT, SIG_IGN);
     pid_t pid = fork();
-    if (pid < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "fork");
     if (pid == 0) {
+        signal(SIGINT, on_interrupt);
+        signal(SIGQUIT, on_quit);
+        signal(SIGPIPE, SIG_DFL);
         execl("/bin/sh", "sh", "-c", line, file, (char *)NULL); /* as git does: the editor may have options */
         _exit(127);
     }
     int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
+    signal(SIGINT, on_interrupt);
+    signal(SIGQUIT, on_quit);
+    if (pid < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "fork");
     return (WIFEXITED(status) && WEXITSTATUS(status) == 0) ||
            error_set(err, ERROR_CONFLICT, "the editor (%s) failed; the file is as it was", editor);
 }

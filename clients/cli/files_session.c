@@ -1,12 +1,18 @@
 #include "clients/cli/files_session.h"
 
 #include "shared/base/clock.h"
+#include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char WORKSPACE[] = "/workspace";
@@ -106,26 +112,61 @@ static void print_bytes(char to[static 16], uint64_t bytes)
     snprintf(to, 16, unit ? "%.1f %s" : "%.0f %s", value, UNITS[unit]);
 }
 
+static size_t columns(void)
+{
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/* One row and not more: what wraps could not be taken off the screen. Of a long name its end is shown. */
 static void draw(const struct files_progress *progress, uint64_t now_ns)
 {
-    char moved[16], total[16], rate[16];
+    char moved[16], total[16], rate[16], figures[96];
     double seconds = (double)(now_ns - progress->began_ns) / 1e9;
     print_bytes(moved, progress->moved);
     print_bytes(total, progress->total);
     print_bytes(rate, (uint64_t)((double)progress->moved / (seconds > 0 ? seconds : 1)));
-    AUTO_FREE char *what = cli_safe(progress->what);
     if (progress->total == 0) {
-        fprintf(stderr, "\r\033[K%.40s  %s  %s/s", what, moved, rate);
+        snprintf(figures, sizeof figures, "%s  %s/s", moved, rate);
     } else {
-        char bar[21];
+        char bar[21] = "....................";
         uint64_t done = progress->moved < progress->total ? progress->moved : progress->total;
-        size_t filled = (size_t)((double)done * 20 / (double)progress->total);
-        memset(bar, '.', 20);
-        memset(bar, '#', filled);
-        bar[20] = 0;
-        fprintf(stderr, "\r\033[K%.40s  [%s] %s of %s  %s/s", what, bar, moved, total, rate);
+        memset(bar, '#', (size_t)((double)done * 20 / (double)progress->total));
+        snprintf(figures, sizeof figures, "[%s] %s of %s  %s/s", bar, moved, total, rate);
     }
+    AUTO_FREE char *what = cli_safe(progress->what);
+    size_t width = columns(), used = strlen(figures) + 3, length = strlen(what);
+    size_t room = width > used ? width - used : 0;
+    const char *shown = what + (length > room ? length - room : 0);
+    while (((unsigned char)*shown & 0xc0) == 0x80) /* not from the middle of a character */
+        shown++;
+    fprintf(stderr, "\r\033[K%s  %.*s", shown, (int)(width > 1 ? width - 1 : 1), figures);
     fflush(stderr);
+}
+
+/* ---- stopping ---- */
+
+static volatile sig_atomic_t stopped_by;
+
+static void on_stop(int number)
+{
+    stopped_by = number;
+}
+
+void files_catch_stop(void)
+{
+    static const int SIGNALS[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct sigaction action = {.sa_handler = on_stop, .sa_flags = (int)SA_RESETHAND};
+    for (size_t i = 0; i < sizeof SIGNALS / sizeof *SIGNALS; i++) {
+        struct sigaction before;
+        if (sigaction(SIGNALS[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(SIGNALS[i], &action, NULL);
+    }
+}
+
+bool files_is_stopped(void)
+{
+    return stopped_by != 0;
 }
 
 static bool on_moved(void *cookie, uint64_t bytes)
@@ -139,7 +180,7 @@ static bool on_moved(void *cookie, uint64_t bytes)
         draw(progress, now_ns);
         progress->drawn_ns = now_ns;
     }
-    return true;
+    return !files_is_stopped();
 }
 
 void files_progress_begin(struct files_session *session, const char *what, uint64_t total)
@@ -158,6 +199,34 @@ void files_progress_end(struct files_session *session)
     progress->drawn_ns = 0;
 }
 
+int files_spool(struct files_session *session, int fd, struct error *err)
+{
+    enum { BLOCK_BYTES = 64 * 1024 };
+    struct stat status;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && lseek(fd, 0, SEEK_CUR) == 0)
+        return fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    const char *folder = getenv("TMPDIR");
+    folder = folder && *folder ? folder : "/tmp";
+    AUTO_FD int spool = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    AUTO_FREE char *block = memory_new(BLOCK_BYTES);
+    if (spool < 0) {
+        error_set_errno(err, ERROR_INTERNAL, "a file in %s", folder);
+        return -1;
+    }
+    for (;;) {
+        ssize_t got = read(fd, block, BLOCK_BYTES);
+        if (got < 0 && errno != EINTR)
+            error_set_errno(err, ERROR_INTERNAL, "reading what is sent");
+        else if (!on_moved(session, got > 0 ? (uint64_t)got : 0))
+            error_set(err, ERROR_GONE, "given up from here");
+        else if (got == 0)
+            return TAKE_FD(spool);
+        else if (got < 0 || fd_write_all(spool, block, (size_t)got, err))
+            continue;
+        return -1;
+    }
+}
+
 /* ---- the session ---- */
 
 static void on_note(void *cookie, const char *sentence)
@@ -172,12 +241,15 @@ bool files_session_open(struct files_session *session, const struct files_option
     session->progress.is_shown = !options->quiet && !options->common.json && isatty(STDERR_FILENO);
     session->thread = cli_thread(options->thread);
     session->sandbox = memory_string(sandbox && *sandbox ? sandbox : "auto");
-    session->request =
-        (struct grant_request){.thread = session->thread, .sandbox = session->sandbox, .scopes = options->scopes};
+    session->request = (struct grant_request){.thread = session->thread,
+                                              .sandbox = session->sandbox,
+                                              .sandbox_required = sandbox && *sandbox, /* another's file is not meant */
+                                              .scopes = options->scopes,
+                                              .mode = options->attach_only ? "attach_only" : NULL};
     if (!place_load(&session->place, options->common.url, err) ||
         !grant_get(&session->grant, &session->place, &session->request, err))
         return false;
-    cli_tell_grant(&session->grant);
+    cli_tell_grant(&session->grant, false);
     struct remote_files_use use = {.grant = &session->grant,
                                    .place = &session->place,
                                    .request = &session->request,
@@ -197,4 +269,8 @@ void files_session_close(struct files_session *session)
     free(session->thread);
     free(session->sandbox);
     *session = (struct files_session){0};
+    if (!files_is_stopped())
+        return;
+    signal(stopped_by, SIG_DFL);
+    raise(stopped_by);
 }

@@ -28,7 +28,7 @@ char *files_name_join(const char *folder, const char *name) MUST_USE;
 struct files_options {
     struct cli_common common;
     const char *thread, *scopes;
-    bool quiet;
+    bool quiet, attach_only; /* attach_only: no sandbox is made for it */
 };
 enum { FILES_OPTION_THREAD = 2000, FILES_OPTION_SCOPES };
 #define FILES_LONG_OPTIONS                                                                                             \
@@ -63,6 +63,15 @@ bool files_session_open(struct files_session *session, const struct files_option
                         struct error *err) MUST_USE;
 void files_session_close(struct files_session *session);
 #define AUTO_FILES_SESSION __attribute__((cleanup(files_session_close))) struct files_session
+
+/** From now on Ctrl-C, TERM and a hang-up end what is being done, so that nothing half stays; the session's close then
+ * lets the signal end the program. A second one does so at once. */
+void files_catch_stop(void);
+bool files_is_stopped(void) MUST_USE;
+
+/** What is left in `fd` as a regular file, which the caller closes: that file again when it is one at its start, else a
+ * nameless copy, for it may come slowly and the server waits for nobody. -1 with err. */
+int files_spool(struct files_session *session, int fd, struct error *err) MUST_USE;
 
 /** A bar begins for `what` (borrowed until it is ended); `total` 0: not known. */
 void files_progress_begin(struct files_session *session, const char *what, uint64_t total);

@@ -29,14 +29,12 @@ static bool list(const struct place *place, const char *thread, json_t **reply, 
     AUTO_GRANT grant = {0};
     if (!grant_get(&grant, place, &request, err))
         return false;
-    for (bool negotiated = !grant.from_cache;; negotiated = !grant.from_cache) {
-        cli_tell_grant(&grant);
-        *err = (struct error){0};
-        if (fetch(&grant, reply, err))
-            return true;
-        if (negotiated || !cli_is_spent(err) || !grant_replace(&grant, place, &request, err))
-            return false;
-    }
+    bool negotiated = false, done;
+    do {
+        cli_tell_grant(&grant, false);
+        done = fetch(&grant, reply, err);
+    } while (!done && cli_renew_spent(&grant, place, &request, &negotiated, err));
+    return done;
 }
 
 static void print_row(const json_t *process)

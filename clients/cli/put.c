@@ -41,11 +41,16 @@ static int put(const struct files_options *options, const char *given, const str
         return cli_usage("put", "%s is a local file; in the sandbox it is :%s", given, given);
     if (!files_session_open(&session, options, name.sandbox, &err))
         return cli_fail_usual(&err, CLI_FAILED);
+    files_catch_stop();
+    struct remote_files_put sent = *wanted;
     files_progress_begin(&session, name.path, 0);
-    bool good = remote_files_write(session.files, name.path, wanted, &entry, &err);
+    sent.fd = files_spool(&session, STDIN_FILENO, &err);
+    bool good = sent.fd >= 0 && remote_files_write(session.files, name.path, &sent, &entry, &err);
     files_progress_end(&session);
+    if (sent.fd >= 0)
+        close(sent.fd);
     if (!good)
-        return cli_fail_usual(&err, CLI_FAILED);
+        return files_is_stopped() ? CLI_FAILED : cli_fail_usual(&err, CLI_FAILED);
     if (options->common.json)
         print_entry(&entry);
     return CLI_OK;
@@ -58,7 +63,7 @@ int put_main(int argc, char *argv[])
                                          {"if-match", required_argument, NULL, 'i'},
                                          FILES_LONG_OPTIONS};
     struct files_options options = {0};
-    struct remote_files_put wanted = {.fd = STDIN_FILENO, .mode = -1, .mtime_ns = -1};
+    struct remote_files_put wanted = {.mode = -1, .mtime_ns = -1};
     int option;
     while ((option = getopt_long(argc, argv, "q", LONG, NULL)) != -1) {
         if (files_option(&options, option, HELP))

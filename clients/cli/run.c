@@ -1,18 +1,18 @@
 /** run.c - `parley run`: code, a file or a command in the thread's sandbox. */
 #include "clients/cli/cli.h"
+#include "clients/cli/console.h"
 
 #include "clients/c/grant.h"
-#include "clients/c/remote.h"
 
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
+#include "shared/base/random.h"
 #include "shared/base/text.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 
 static const size_t CODE_MAX_BYTES = 131071; /* one argument of execve(2), MAX_ARG_STRLEN less its NUL */
 static const size_t CAPTURE_MAX_BYTES =
@@ -20,7 +20,8 @@ static const size_t CAPTURE_MAX_BYTES =
 
 static const char HELP[] =
     "usage: parley run [options] (FILE [ARG...] | -c CODE [ARG...] | -- CMD [ARG...])\n\n"
-    "Runs in the sandbox of a thread and passes stdin, output, Ctrl-C and the exit status on.\n"
+    "Runs in the sandbox of a thread and passes stdin, output, signals and the exit status on; a connection that\n"
+    "breaks is made again without a byte lost. The second Ctrl-C kills the command, the third leaves at once.\n"
     "Its token is refreshed for as long as the command runs.\n"
     "FILE and CODE run in python, bash or node; CMD runs as it is.\n\n"
     "  -c CODE            code to run\n"
@@ -55,10 +56,8 @@ struct run_options {
 
 /* What --json collects instead of passing through. */
 struct capture {
-    bool json;
-    bool verbose, is_cut;
+    bool is_cut;
     struct text streams[2];
-    struct error unwritten; /* why output could not be passed on */
 };
 
 static void add_variable(struct run_options *options, const char *pair)
@@ -198,93 +197,16 @@ static int build_arguments(const struct run_options *options, const char **argum
     return 0;
 }
 
-static bool on_output(void *cookie, bool is_stderr, const void *data, size_t size)
+static void capture_output(void *cookie, bool is_stderr, const void *data, size_t size)
 {
     struct capture *capture = cookie;
-    if (!capture->json)
-        return fd_write_all(is_stderr ? STDERR_FILENO : STDOUT_FILENO, data, size, &capture->unwritten) ||
-               error_prefix(&capture->unwritten, "the output could not be passed on, the command was ended");
     struct text *stream = &capture->streams[is_stderr];
     size_t room = CAPTURE_MAX_BYTES - stream->length;
     capture->is_cut = capture->is_cut || size > room;
     text_append(stream, data, size > room ? room : size);
-    return true;
 }
 
-static void on_note(void *cookie, const char *sentence)
-{
-    const struct capture *capture = cookie;
-    if (capture->verbose)
-        fprintf(stderr, "parley: %s\n", sentence);
-}
-
-/* From here on signals are the command's; before, they end this program as any other. */
-static int open_signals(void)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-static bool run_remote(const struct grant *grant, struct remote_command *command, struct remote_end *end,
-                       struct error *err)
-{
-    sigset_t before;
-    sigprocmask(SIG_BLOCK, NULL, &before);
-    AUTO_FD int signals = open_signals();
-    command->signal_fd = signals;
-    bool ran = remote_run(grant, command, end, err);
-    command->signal_fd = -1;
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    return ran;
-}
-
-static void tell_grant(const struct grant *grant, bool verbose)
-{
-    cli_tell_grant(grant);
-    if (!verbose)
-        return;
-    AUTO_FREE char *name = cli_safe(grant->sandbox_name), *id = cli_safe(grant->sandbox_id);
-    AUTO_FREE char *jti = cli_safe(grant->jti);
-    fprintf(stderr, "parley: sandbox %s (%s), thread %s, token %s, %s\n", name, id, grant->thread, jti,
-            grant->created      ? "new"
-            : grant->from_cache ? "cached grant"
-                                : "attached");
-}
-
-static void on_warning(void *cookie UNUSED, const char *sentence)
-{
-    fprintf(stderr, "parley: %s\n", sentence);
-}
-
-/* A cached grant may be spent, its sandbox gone: then a newer one or a new negotiation, under the same command id. */
-static bool run_with_grant(struct grant *grant, const struct place *place, const struct grant_request *request,
-                           struct remote_command *command, struct remote_end *end, const struct run_options *options,
-                           struct error *err)
-{
-    const struct grant_keeping keeping = {.grant = grant, .place = place, .request = request, .warn = on_warning};
-    if (!grant_get(grant, place, request, err))
-        return false;
-    command->keeping = &keeping;
-    bool ran = false;
-    for (bool negotiated = false; !ran; negotiated = !grant->from_cache) {
-        tell_grant(grant, options->verbose);
-        *err = (struct error){0};
-        ran = options->detach ? remote_start(grant, command, err) : run_remote(grant, command, end, err);
-        if (!ran && (end->started || end->abandoned || !cli_is_spent(err) || negotiated))
-            break;
-        if (!ran && !grant_replace(grant, place, request, err))
-            break;
-    }
-    command->keeping = NULL;
-    return ran;
-}
-
-static void print_captured(const struct grant *grant, const struct capture *capture, const struct remote_end *end)
+static void print_captured(const struct grant *grant, const struct capture *capture, const struct session_end *end)
 {
     json_t *result =
         json_pack("{s:s, s:s, s:s, s:i, s:b, s:b}", "sandbox", grant->sandbox_id, "sandbox_name", grant->sandbox_name,
@@ -309,7 +231,7 @@ static void print_captured(const struct grant *grant, const struct capture *capt
     cli_print_json(result);
 }
 
-static int exit_status(const struct remote_end *end, const struct run_options *options)
+static int exit_status(const struct session_end *end, const struct run_options *options)
 {
     if (end->timed_out)
         fprintf(stderr, "parley: timed out after %g s; the whole process tree was killed\n", options->timeout_s);
@@ -318,56 +240,87 @@ static int exit_status(const struct remote_end *end, const struct run_options *o
     return end->timed_out ? CLI_TIMED_OUT : end->exit_code;
 }
 
-/* Nobody reading and Ctrl-C end this program as they end any other in a pipe or at a terminal. */
-static int failure(const struct error *err, const struct remote_end *end, const struct error *unwritten, bool has_grant)
+/* Nobody reading and a signal end this program as they end any other in a pipe or at a terminal. */
+static int failure(struct error *err, const struct console_end *end, bool has_grant)
 {
-    if (end->abandoned && err->kind == ERROR_GONE)
-        return unwritten->system_errno == EPIPE ? 128 + SIGPIPE : cli_fail(unwritten, NULL, CLI_NO_SANDBOX);
-    if (end->abandoned && err->kind == ERROR_TIMEOUT)
-        return 128 + SIGINT;
+    if (end->left)
+        return 128 + end->signal;
+    if (end->unread && err->system_errno == EPIPE)
+        return 128 + SIGPIPE;
+    if (end->unread)
+        error_prefix(err, "the output could not be passed on, the command was ended");
     return has_grant ? cli_fail(err, NULL, CLI_NO_SANDBOX) : cli_fail_usual(err, CLI_NO_SANDBOX);
 }
 
-static int print_detached(const struct grant *grant, const struct remote_command *command, bool json)
+static int print_detached(const struct grant *grant, const char *id, bool json)
 {
     if (json)
-        cli_print_json(json_pack("{s:s, s:s, s:s, s:s}", "id", command->id, "sandbox", grant->sandbox_id,
-                                 "sandbox_name", grant->sandbox_name, "thread", grant->thread));
+        cli_print_json(json_pack("{s:s, s:s, s:s, s:s}", "id", id, "sandbox", grant->sandbox_id, "sandbox_name",
+                                 grant->sandbox_name, "thread", grant->thread));
     else
-        puts(command->id);
+        puts(id);
     return CLI_OK;
+}
+
+static int start_only(const struct place *place, const struct grant_request *request, struct grant *grant,
+                      const struct console_wanted *wanted, bool json)
+{
+    struct error err = {0};
+    bool negotiated = false, started;
+    do {
+        cli_tell_grant(grant, wanted->verbose);
+        started = remote_command_start(grant, wanted->command, wanted->id, &err);
+    } while (!started && cli_renew_spent(grant, place, request, &negotiated, &err));
+    return started ? print_detached(grant, wanted->id, json) : failure(&err, &(struct console_end){0}, grant->token);
+}
+
+static int run_to_its_end(const struct place *place, const struct grant_request *request, struct grant *grant,
+                          struct console_wanted *wanted, const struct run_options *options)
+{
+    struct capture capture = {0};
+    struct console_end end = {0};
+    struct error err = {0};
+    wanted->output = options->common.json ? capture_output : NULL;
+    wanted->cookie = &capture;
+    bool ran = console_run_with_grant(wanted, place, request, grant, &end, &err) && !end.left;
+    if (ran && options->common.json)
+        print_captured(grant, &capture, &end.process);
+    text_done(&capture.streams[0]);
+    text_done(&capture.streams[1]);
+    return ran ? exit_status(&end.process, options) : failure(&err, &end, grant->token != NULL);
 }
 
 static int run_arguments(const struct run_options *options, const char *const *arguments)
 {
+    const struct remote_command command = {.arguments = arguments,
+                                           .cwd = options->cwd,
+                                           .variables = options->variables,
+                                           .timeout_s = options->timeout_s,
+                                           .has_stdin = !options->no_stdin};
+    char id[RANDOM_ID_BYTES];
+    struct error err = {0};
     AUTO_PLACE place = {0};
+    if (!remote_command_check(&command, &err))
+        return cli_fail(&err, "what is no text goes through stdin", CLI_USAGE);
     if (!cli_place(&place, &options->common))
         return CLI_NO_SANDBOX;
     AUTO_FREE char *thread = cli_thread(options->thread);
-    struct grant_request request = {
+    const struct grant_request request = {
         .thread = thread, .sandbox = options->sandbox, .scopes = options->scopes, .ttl_s = options->ttl_s};
-    struct capture capture = {.json = options->common.json, .verbose = options->verbose};
-    struct remote_command command = {.arguments = arguments,
-                                     .cwd = options->cwd,
-                                     .variables = options->variables,
-                                     .timeout_s = options->timeout_s,
-                                     .stdin_fd = options->no_stdin ? -1 : STDIN_FILENO,
-                                     .signal_fd = -1,
-                                     .output = on_output,
-                                     .note = on_note,
-                                     .cookie = &capture};
-    remote_command_new_id(&command);
+    random_id(id, "exc");
+    struct console_wanted wanted = {.use = SESSION_START,
+                                    .input = options->no_stdin ? CONSOLE_NONE : CONSOLE_PIPE,
+                                    .id = id,
+                                    .command = &command,
+                                    .thread = thread,
+                                    .owned = true,
+                                    .verbose = options->verbose};
     AUTO_GRANT grant = {0};
-    struct remote_end end = {0};
-    struct error err = {0};
-    bool ran = run_with_grant(&grant, &place, &request, &command, &end, options, &err);
-    if (ran && options->detach)
-        return print_detached(&grant, &command, options->common.json);
-    if (ran && options->common.json)
-        print_captured(&grant, &capture, &end);
-    text_done(&capture.streams[0]);
-    text_done(&capture.streams[1]);
-    return ran ? exit_status(&end, options) : failure(&err, &end, &capture.unwritten, grant.token != NULL);
+    if (!grant_get(&grant, &place, &request, &err))
+        return cli_fail_usual(&err, CLI_NO_SANDBOX);
+    if (options->detach)
+        return start_only(&place, &request, &grant, &wanted, options->common.json);
+    return run_to_its_end(&place, &request, &grant, &wanted, options);
 }
 
 int run_main(int argc, char *argv[])

@@ -98,7 +98,7 @@ static int attach(const struct place *place, const struct grant_request *request
     bool watches = use == SESSION_VIEW_WATCHES || use == SESSION_VIEW_WATCHES_TERMINAL;
     uint64_t bytes = number(view, "stdout", "bytes"), kept_from = number(view, "stdout", "kept_from");
     uint64_t from = tty && bytes - kept_from > REPLAY_BYTES ? bytes - REPLAY_BYTES : kept_from;
-    const struct console_wanted wanted = {.use = watches ? TERMINAL_WATCH : TERMINAL_DRIVE,
+    const struct console_wanted wanted = {.use = watches ? SESSION_WATCH : SESSION_DRIVE,
                                           .input = (enum console_input)input,
                                           .tty = tty,
                                           .id = json_string_value(json_object_get(view, "id")),

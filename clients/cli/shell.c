@@ -102,9 +102,16 @@ static int read_options(struct shell_options *options, int argc, char *argv[])
     return wrong;
 }
 
-static int open_shell(struct shell_options *options, char *const *command)
+static int open_shell(struct shell_options *options, char *const *arguments)
 {
+    const struct remote_command command = {.arguments = arguments[0] ? (const char *const *)arguments : NULL,
+                                           .cwd = options->cwd,
+                                           .variables = options->variables,
+                                           .has_stdin = true};
     AUTO_PLACE place = {0};
+    struct error err = {0};
+    if (!remote_command_check(&command, &err))
+        return cli_fail(&err, NULL, CLI_USAGE);
     if (!cli_place(&place, &options->common))
         return CLI_NO_SANDBOX;
     AUTO_FREE char *thread = cli_thread(options->thread);
@@ -114,22 +121,17 @@ static int open_shell(struct shell_options *options, char *const *command)
                                           .ttl_s = options->ttl_s,
                                           .mode = options->attach ? "attach_only" : NULL};
     AUTO_GRANT grant = {0};
-    struct error err = {0};
     if (!grant_get(&grant, &place, &request, &err))
         return cli_fail_usual(&err, CLI_NO_SANDBOX);
     if (options->attach)
         return session_view_attach(&place, &request, &grant, options->attach, SESSION_VIEW_TYPES, options->verbose);
-    if (options->verbose)
-        fprintf(stderr, "parley: sandbox %s, thread %s\n", grant.sandbox_name, thread);
     char id[RANDOM_ID_BYTES];
     random_id(id, "trm");
-    const struct console_wanted wanted = {.use = TERMINAL_START,
+    const struct console_wanted wanted = {.use = SESSION_START,
                                           .input = CONSOLE_KEYS,
                                           .tty = true,
                                           .id = id,
-                                          .arguments = command[0] ? (const char *const *)command : NULL,
-                                          .cwd = options->cwd,
-                                          .variables = options->variables,
+                                          .command = &command,
                                           .thread = thread,
                                           .verbose = options->verbose};
     struct console_end end;

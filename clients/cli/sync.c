@@ -43,11 +43,11 @@ struct sync {
     struct files_session session;
 };
 
-static bool is_same(const struct remote_entry *a, const struct remote_entry *b)
+static bool is_same(const struct remote_entry *a, const struct remote_entry *b, unsigned mode_mask)
 {
     if (a->kind == REMOTE_LINK)
         return text_equal(a->target, b->target);
-    bool mode = (a->mode & 0777U) == (b->mode & 0777U);
+    bool mode = (a->mode & mode_mask) == (b->mode & mode_mask);
     return a->kind == REMOTE_FOLDER || (mode && a->size == b->size && a->mtime_ns == b->mtime_ns);
 }
 
@@ -62,7 +62,7 @@ static void plan_pair(struct sync *sync, size_t from, size_t to)
     struct plan *plan = &sync->plan;
     const struct remote_entry *source = &sync->source.entries[from], *target = &sync->target.entries[to];
     bool is_other = source->kind != target->kind;
-    if (!is_other && is_same(source, target)) {
+    if (!is_other && is_same(source, target, sync->is_up ? 0777U : local_file_mask())) {
         plan->same++;
         return;
     }
@@ -93,7 +93,7 @@ static void make_plan(struct sync *sync)
             plan->made += !leads_out;
         } else if (order > 0) {
             const struct remote_entry *entry = &target->entries[to++];
-            if (sync->deletes && !is_below_removed(entry, removed)) {
+            if (sync->deletes && !is_below_removed(entry, removed) && !tree_holds_excluded(target, entry->path)) {
                 removed = entry->path;
                 plan->target_deeds[to - 1] = DEED_REMOVE;
                 plan->removed++;
@@ -108,9 +108,13 @@ static void make_plan(struct sync *sync)
 static bool check_clears(const struct sync *sync, struct error *err)
 {
     for (size_t from = 0, to = 0; from < sync->source.count; from++) {
-        if (!sync->plan.clears[from] || sync->deletes)
-            continue;
         const char *path = sync->source.entries[from].path;
+        if (!sync->plan.clears[from])
+            continue;
+        if (tree_holds_excluded(&sync->target, path))
+            return error_set(err, ERROR_CONFLICT, "%.160s is a folder there and holds what --exclude leaves out", path);
+        if (sync->deletes)
+            continue;
         while (to < sync->target.count && tree_compare(sync->target.entries[to].path, path) < 0)
             to++;
         if (to < sync->target.count && sync->target.entries[to].kind == REMOTE_FOLDER &&
@@ -202,6 +206,7 @@ static bool fetch_changes(struct sync *sync, int folder, struct error *err)
 static bool carry_out(struct sync *sync, struct error *err)
 {
     AUTO_FD int folder = -1;
+    files_catch_stop();
     if (!sync->is_up) {
         if (!fd_make_folders(sync->local, 0777, err))
             return false;
@@ -276,6 +281,8 @@ static int run(struct sync *sync, const char *sandbox)
         print_dry(sync);
     else if (good && !sync->is_dry)
         good = carry_out(sync, &err);
+    if (!good && files_is_stopped())
+        return CLI_FAILED;
     if (!good)
         return cli_fail_usual(&err, CLI_FAILED);
     print_sum(sync);

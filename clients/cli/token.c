@@ -179,6 +179,6 @@ int token_main(int argc, char *argv[])
     struct grant_request request = {.thread = thread, .ttl_s = options.ttl_s};
     if (!get_grant(&grant, &options, &place, &request, &err))
         return cli_fail_usual(&err, CLI_FAILED);
-    cli_tell_grant(&grant);
+    cli_tell_grant(&grant, false);
     return use_token(&options, grant.token);
 }

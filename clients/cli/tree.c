@@ -17,6 +17,9 @@ void tree_done(struct tree *tree)
 {
     for (size_t i = 0; i < tree->count; i++)
         remote_entry_done(&tree->entries[i]);
+    for (size_t i = 0; i < tree->excluded_count; i++)
+        free(tree->excluded[i]);
+    free(tree->excluded);
     free(tree->entries);
     *tree = (struct tree){0};
 }
@@ -54,6 +57,25 @@ static void add(struct tree *tree, const struct remote_entry *entry)
         tree->entries = memory_resize(tree->entries, tree->room * sizeof *tree->entries);
     }
     tree->entries[tree->count++] = *entry;
+}
+
+static void leave_out(struct tree *tree, const char *path)
+{
+    if (tree->excluded_count == tree->excluded_room) {
+        tree->excluded_room = tree->excluded_room ? tree->excluded_room * 2 : 16;
+        tree->excluded = memory_resize(tree->excluded, tree->excluded_room * sizeof *tree->excluded);
+    }
+    tree->excluded[tree->excluded_count++] = memory_string(path);
+}
+
+bool tree_holds_excluded(const struct tree *tree, const char *path)
+{
+    size_t length = strlen(path);
+    for (size_t i = 0; i < tree->excluded_count; i++) {
+        if (strncmp(tree->excluded[i], path, length) == 0 && tree->excluded[i][length] == '/')
+            return true;
+    }
+    return false;
 }
 
 static bool is_excluded(const char *const *excluded, const char *path)
@@ -123,8 +145,10 @@ static bool read_name(struct tree *tree, int folder, const char *name, const cha
     AUTO_FREE char *path = *below ? memory_printf("%s/%s", below, name) : memory_string(name);
     struct stat status;
     struct remote_entry entry = {0};
-    if (is_excluded(excluded, path))
+    if (is_excluded(excluded, path)) {
+        leave_out(tree, path);
         return true;
+    }
     if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !fill_local(&entry, folder, name, &status)) {
         tree->skipped++;
         return true;
@@ -185,6 +209,7 @@ static bool on_remote(void *cookie, const struct remote_entry *entry, struct err
     if (!*entry->path || (reading->cut && text_starts_with(entry->path, reading->cut)))
         return true;
     if (is_excluded(reading->excluded, entry->path)) {
+        leave_out(reading->tree, entry->path);
         free(reading->cut);
         reading->cut = entry->kind == REMOTE_FOLDER ? memory_printf("%s/", entry->path) : NULL;
         return true;

@@ -9,7 +9,9 @@
 struct tree {
     struct remote_entry *entries; /* paths below the folder; no etags of local ones */
     size_t count, room;
-    size_t skipped; /* what is neither file, folder nor link, or could not be read */
+    size_t skipped;  /* what is neither file, folder nor link, or could not be read */
+    char **excluded; /* paths left out */
+    size_t excluded_count, excluded_room;
 };
 
 void tree_done(struct tree *tree);
@@ -20,6 +22,9 @@ void tree_done(struct tree *tree);
 bool tree_read_local(struct tree *tree, const char *folder, const char *const *excluded, struct error *err) MUST_USE;
 bool tree_read_remote(struct tree *tree, struct remote_files *files, const char *folder, const char *const *excluded,
                       struct error *err) MUST_USE;
+
+/** Whether something that was left out lies below the folder at `path`. */
+bool tree_holds_excluded(const struct tree *tree, const char *path) MUST_USE;
 
 /** Order of paths: "a" < "a/b" < "a.b". */
 int tree_compare(const char *a, const char *b) MUST_USE;

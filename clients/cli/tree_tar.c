@@ -2,6 +2,8 @@
  * that neither libcurl nor libarchive has to wait for the other inside a callback. */
 #include "clients/cli/tree.h"
 
+#include "clients/cli/local_file.h"
+
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -10,7 +12,6 @@
 #include <archive_entry.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -63,9 +64,7 @@ static bool helper_fork(struct helper *helper, bool reads, struct error *err)
 /* The transfer is over: how the child fared. */
 static bool helper_finish(struct helper *helper, bool is_transferred, struct last_word *last, struct error *err)
 {
-    close(helper->tar);
-    if (!is_transferred)
-        kill(helper->pid, SIGTERM);
+    close(helper->tar); /* what did not come whole ends the child, and it takes away the file it was at */
     struct error ignored = {0};
     bool told = fd_read_exact(helper->word, last, sizeof *last, &ignored);
     close(helper->word);
@@ -125,7 +124,8 @@ static bool send_entry(struct archive *archive, struct archive_entry *to, int fo
                                    : entry->kind == REMOTE_FOLDER ? AE_IFDIR
                                                                   : AE_IFLNK);
     archive_entry_set_perm(to, entry->mode & 0777U);
-    archive_entry_set_mtime(to, entry->mtime_ns / 1000000000, (long)(entry->mtime_ns % 1000000000));
+    struct timespec time = local_file_time(entry->mtime_ns);
+    archive_entry_set_mtime(to, time.tv_sec, time.tv_nsec);
     archive_entry_set_size(to, (la_int64_t)size);
     if (entry->kind == REMOTE_LINK)
         archive_entry_set_symlink(to, entry->target);
@@ -189,15 +189,79 @@ static bool is_wanted(struct archive_entry *entry)
 {
     const char *target = archive_entry_symlink(entry), *path = archive_entry_pathname(entry);
     unsigned type = archive_entry_filetype(entry);
+    if (path && archive_entry_hardlink(entry))
+        return true;
     if (!path || (type != AE_IFREG && type != AE_IFDIR && type != AE_IFLNK))
         return false;
-    archive_entry_set_perm(entry, archive_entry_perm(entry) & 0777U);
+    archive_entry_set_perm(entry, archive_entry_perm(entry) & local_file_mask());
     while (text_starts_with(path, "./"))
         path += 2;
     return type != AE_IFLNK || (target && tree_link_stays(path, target));
 }
 
-static bool fetch_entries(struct archive *from, struct archive *to, size_t *skipped, struct error *err)
+static bool write_at(int fd, const char *data, size_t size, la_int64_t offset, const char *path, struct error *err)
+{
+    while (size > 0) {
+        ssize_t put = pwrite(fd, data, size, offset);
+        if (put < 0 && errno != EINTR)
+            return error_set_errno(err, errno == ENOSPC || errno == EDQUOT ? ERROR_DISK_FULL : ERROR_INTERNAL, "%.160s",
+                                   path);
+        size_t done = put > 0 ? (size_t)put : 0;
+        data += done;
+        size -= done;
+        offset += (la_int64_t)done;
+    }
+    return true;
+}
+
+/* libarchive would write files where they lie, and a half one would stay. */
+static bool fetch_file(struct archive *from, struct archive_entry *entry, int folder, struct error *err)
+{
+    const char *path = archive_entry_pathname(entry);
+    const struct timespec time = {.tv_sec = archive_entry_mtime(entry), .tv_nsec = archive_entry_mtime_nsec(entry)};
+    AUTO_LOCAL_FILE file = {0};
+    if (!local_file_begin(&file, folder, path, err))
+        return false;
+    const void *block;
+    size_t size;
+    la_int64_t offset;
+    int got;
+    while ((got = archive_read_data_block(from, &block, &size, &offset)) == ARCHIVE_OK) {
+        if (!write_at(file.fd, block, size, offset, path, err))
+            return false;
+    }
+    if (got != ARCHIVE_EOF)
+        return fail(from, path, err);
+    if (ftruncate(file.fd, archive_entry_size(entry)) != 0) /* a hole at its end is in no block */
+        return error_set_errno(err, ERROR_INTERNAL, "%.160s", path);
+    return local_file_finish(&file, archive_entry_perm(entry), &time, err);
+}
+
+/* Another name of a file that came before, or that was left out. Only a name is made: nothing is written through it. */
+static bool fetch_hard_link(const char *path, const char *target, int folder, size_t *skipped, struct error *err)
+{
+    const char *old_name = NULL, *new_name = NULL;
+    AUTO_FD int from = local_file_parent(folder, target, &old_name, err);
+    AUTO_FD int to = from < 0 ? -1 : local_file_parent(folder, path, &new_name, err);
+    if (to < 0)
+        return false;
+    if (unlinkat(to, new_name, 0) != 0 && errno != ENOENT)
+        return error_set_errno(err, ERROR_CONFLICT, "%.160s", path);
+    bool is_linked = linkat(from, old_name, to, new_name, 0) == 0;
+    *skipped += !is_linked && errno == ENOENT;
+    return is_linked || errno == ENOENT || error_set_errno(err, ERROR_INTERNAL, "%.160s", path);
+}
+
+static bool fetch_entry(struct archive *from, struct archive *to, struct archive_entry *entry, int folder,
+                        struct error *err)
+{
+    if (archive_entry_filetype(entry) == AE_IFREG)
+        return fetch_file(from, entry, folder, err);
+    return (archive_write_header(to, entry) >= ARCHIVE_WARN && archive_write_finish_entry(to) >= ARCHIVE_WARN) ||
+           fail(to, archive_entry_pathname(entry), err);
+}
+
+static bool fetch_entries(struct archive *from, struct archive *to, int folder, size_t *skipped, struct error *err)
 {
     struct archive_entry *entry;
     for (;;) {
@@ -206,41 +270,30 @@ static bool fetch_entries(struct archive *from, struct archive *to, size_t *skip
             return true;
         if (got < ARCHIVE_WARN)
             return fail(from, "the archive", err);
-        if (!is_wanted(entry)) {
+        const char *hard_link = archive_entry_hardlink(entry);
+        if (!is_wanted(entry))
             ++*skipped;
-            continue;
-        }
-        const char *path = archive_entry_pathname(entry);
-        if (archive_write_header(to, entry) < ARCHIVE_WARN)
-            return fail(to, path, err);
-        const void *block;
-        size_t size;
-        la_int64_t offset;
-        while ((got = archive_read_data_block(from, &block, &size, &offset)) == ARCHIVE_OK) {
-            if (archive_write_data_block(to, block, size, offset) < 0)
-                return fail(to, path, err);
-        }
-        if (got < ARCHIVE_WARN)
-            return fail(from, path, err);
-        if (archive_write_finish_entry(to) < ARCHIVE_WARN)
-            return fail(to, path, err);
+        else if (hard_link ? !fetch_hard_link(archive_entry_pathname(entry), hard_link, folder, skipped, err)
+                           : !fetch_entry(from, to, entry, folder, err))
+            return false;
     }
 }
 
 static _Noreturn void fetch_as_child(const struct helper *child, const char *local)
 {
     struct last_word last = {0};
+    AUTO_FD int folder = open(local, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct archive *from = archive_read_new(), *to = archive_write_disk_new();
     archive_read_support_format_tar(from);
     archive_read_set_options(from, "hdrcharset=BINARY");
     archive_write_disk_set_options(to, ARCHIVE_EXTRACT_TIME | ARCHIVE_EXTRACT_PERM | ARCHIVE_EXTRACT_UNLINK |
                                            ARCHIVE_EXTRACT_SECURE_SYMLINKS | ARCHIVE_EXTRACT_SECURE_NODOTDOT |
                                            ARCHIVE_EXTRACT_SECURE_NOABSOLUTEPATHS);
-    if (chdir(local) != 0)
+    if (folder < 0 || fchdir(folder) != 0)
         (void)error_set_errno(&last.error, ERROR_NOT_FOUND, "%s", local);
     else if (archive_read_open_fd(from, child->tar, BLOCK_BYTES) != ARCHIVE_OK)
         (void)fail(from, "the archive", &last.error);
-    else if (fetch_entries(from, to, &last.skipped, &last.error) && archive_write_close(to) < ARCHIVE_WARN)
+    else if (fetch_entries(from, to, folder, &last.skipped, &last.error) && archive_write_close(to) < ARCHIVE_WARN)
         (void)fail(to, local, &last.error);
     archive_read_free(from);
     archive_write_free(to);

@@ -16,6 +16,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from .fake_socket import FakeSocket
+
 KEY = "pk_" + "k" * 43
 
 
@@ -191,7 +193,7 @@ class Fake:
 
     def route(self, handler, path, query, body, credential):
         thread = re.fullmatch(r"/threads/([^/]+)/sandbox(/refresh)?", path)
-        use = re.fullmatch(r"/s/([^/]+)/(exec|processes)(?:/([^/]+)(?:/(\w+))?)?", path)
+        use = re.fullmatch(r"/s/([^/]+)/(ws|processes)", path)
         if thread and handler.command == "POST":
             if credential != KEY:
                 raise Refusal(401, "UNAUTHENTICATED", "no such key")
@@ -204,7 +206,7 @@ class Fake:
                 return
             self.reply(handler, status, value)
         elif use:
-            self.use(handler, use[1], use[2], use[3], use[4], query, body, credential)
+            self.use(handler, use[1], use[2], credential)
         else:
             self.asked.append((handler.command, path, query, json.loads(body) if body else None, credential))
             answer = self.answers.get((handler.command, path))
@@ -216,56 +218,18 @@ class Fake:
 
     # ---- commands ----
 
-    def use(self, handler, sandbox, what, process, verb, query, body, credential):
-        claims = self.judge(credential, sandbox)
-        if what == "exec":
-            asked = json.loads(body)
-            with self.lock:
-                self.commands.setdefault(asked["id"], Command(asked["argv"]))
-            self.stream(handler, asked["id"], credential, claims["exp"] + self.stream_grace, [0, 0], True)
-        elif verb == "output":
-            offsets = [int(query["stdout_offset"]), int(query["stderr_offset"])]
-            self.stream(handler, process, credential, claims["exp"], offsets, False)
-        elif verb == "stdin":
-            with self.lock:
-                self.commands[process].stdin += body
-                self.commands[process].eof = self.commands[process].eof or query.get("eof") == "1"
-            self.reply(handler, 200, {})
-        elif what == "processes" and not process:
-            self.reply(handler, 200, {"processes": []})
-        else:
-            self.reply(handler, 200, {})
+    def command(self, process, argv):
+        """The one of that id; never a second."""
+        with self.lock:
+            return self.commands.setdefault(process, Command(argv))
 
-    def stream(self, handler, process, credential, until, offsets, first):
-        handler.send_response(200)
-        handler.send_header("Content-Type", "application/x-ndjson")
-        handler.send_header("Transfer-Encoding", "chunked")
-        handler.end_headers()
-
-        def send(event):
-            line = json.dumps(event).encode() + b"\n"
-            handler.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
-
-        command, at = self.commands[process], offsets[0]
-        fam = self.tokens[credential]["claims"]["fam"]
-        if first:
-            send({"type": "started", "id": process, "pid": 7})
-        while True:
-            ended, output = command.ended(), command.output()
-            if len(output) > at:
-                send({"type": "stdout", "data": output[at:].decode(), "offset": at})
-                at = len(output)
-            if ended:
-                send({"type": "exit", "exit_code": 0})
-                break
-            if self.families[fam]["revoked"]:
-                handler.close_connection = True  # cut: no last chunk
-                return
-            if time.time() >= until:
-                send({"type": "error", "error": {"code": "TOKEN_EXPIRED", "message": "the token expired"}})
-                break
-            time.sleep(0.02)
-        handler.wfile.write(b"0\r\n\r\n")
+    def use(self, handler, sandbox, what, credential):
+        if what == "ws":
+            FakeSocket(self, handler, sandbox, credential).serve()
+            handler.close_connection = True
+            return
+        self.judge(credential, sandbox)
+        self.reply(handler, 200, {"processes": []})
 
 
 def client_environment(fake, folder):

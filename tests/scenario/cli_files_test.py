@@ -1,4 +1,5 @@
 """The CLI on files: cp both ways, sync by what differs, cat, put and edit as scripts need them, completion, man pages."""
+import fcntl
 import hashlib
 import json
 import os
@@ -6,9 +7,11 @@ import pty
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 import unittest
@@ -17,6 +20,18 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing.deployment import BIN, ROOT, Deployment, needs_root  # noqa: E402
 
 PARLEY = os.path.join(BIN, "parley")
+
+
+def read_all(fd):
+    """What a terminal shows until its other side is closed."""
+    shown = b""
+    try:
+        while piece := os.read(fd, 4096):
+            shown += piece
+    except OSError:
+        pass
+    os.close(fd)
+    return shown
 
 
 @needs_root
@@ -31,7 +46,7 @@ class CliFiles(unittest.TestCase):
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="parley-cli-files-")
-        self.addCleanup(shutil.rmtree, self.folder)
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.thread = "t-" + self.id().rsplit(".", 1)[1].replace("_", "-")
 
     def cli(self, command, *arguments, ok=True, **more):
@@ -196,15 +211,94 @@ class CliFiles(unittest.TestCase):
         os.close(side)
         child.stdin.write(b"x" * 100000)
         child.stdin.close()
-        shown = b""
-        try:
-            while piece := os.read(main, 4096):
-                shown += piece
-        except OSError:
-            pass
+        shown = read_all(main)
         self.assertEqual(child.wait(), 0, shown)
         self.assertIn(b"KiB", shown)
-        os.close(main)
+
+    def test_stopped_by_a_signal(self):
+        """Nothing half stays, here or there, and the bar is gone."""
+        self.inside("truncate -s 200M zero; mkdir t; truncate -s 200M t/zero")
+        with open(self.folder + "/large", "wb") as file:
+            file.truncate(230 << 20)
+        os.makedirs(self.folder + "/to")
+        for words in (("cp", ":zero", self.folder + "/to/zero"), ("cp", "-r", ":t", self.folder + "/to/t"),
+                      ("put", ":typed"), ("cp", self.folder + "/large", ":large")):
+            main, side = pty.openpty()
+            child = subprocess.Popen([PARLEY, words[0], "--thread", self.thread, *words[1:]], stdin=side, stderr=side,
+                                     env=self.deployment.environment, start_new_session=True)
+            os.close(side)
+            until = time.monotonic() + 10
+            while time.monotonic() < until:  # it has begun
+                begun = [name for _, _, names in os.walk(self.folder + "/to") for name in names]
+                if begun or words[1] == ":typed" and time.monotonic() > until - 9.5:
+                    break
+                if words[-1] == ":large" and time.monotonic() > until - 9.9:
+                    break
+                time.sleep(0.005)
+            os.killpg(child.pid, signal.SIGINT)
+            shown = read_all(main)
+            with self.subTest(words=words):
+                self.assertEqual(child.wait(10), -signal.SIGINT, shown)
+                self.assertTrue(shown == b"" or shown.endswith(b"\r\x1b[K"), shown)
+                self.assertEqual([name for _, _, names in os.walk(self.folder + "/to") for name in names], [])
+        self.assertEqual(self.inside("ls -A"), "t\nzero\n")
+
+    def test_bar_fits_its_row(self):
+        name = self.local("long-" + "n" * 200)
+        main, side = pty.openpty()
+        fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 50, 0, 0))
+        child = subprocess.Popen(["sh", "-c", "(cat \"$2\"; sleep 0.8; echo) | exec \"$0\" put --thread \"$1\" "
+                                  ":$(basename $2)", PARLEY, self.thread, name], env=self.deployment.environment,
+                                 stderr=side)
+        os.close(side)
+        rows = re.split(rb"\r\x1b\[K", read_all(main))
+        self.assertEqual(child.wait(), 0, rows)
+        self.assertTrue(any(b"nnn  " in row for row in rows), rows)
+        self.assertLess(max(map(len, rows)), 50)
+
+    def test_cp_to_what_is_no_file(self):
+        """A FIFO or device is written to, a link followed: none of them is replaced."""
+        self.inside("echo one >one")
+        os.mkfifo(self.folder + "/fifo")
+        with open(self.folder + "/real", "w") as file:
+            file.write("old")
+        os.symlink("real", self.folder + "/link")
+        reader = subprocess.Popen(["cat", self.folder + "/fifo"], stdout=subprocess.PIPE)
+        self.cli("cp", ":one", self.folder + "/fifo")
+        self.assertEqual(reader.communicate(timeout=10)[0], b"one\n")
+        self.cli("cp", ":one", self.folder + "/link")
+        self.assertEqual(os.readlink(self.folder + "/link"), "real")
+        with open(self.folder + "/real") as file:
+            self.assertEqual(file.read(), "one\n")
+
+    def test_another_sandbox_is_not_meant(self):
+        self.cli("put", ":one", input="mine")
+        for words in (("cat", "other-name:one"), ("put", "other-name:one"), ("cp", "other-name:one", self.folder + "/x")):
+            done = self.cli(*words, ok=False, input="theirs")
+            self.assertEqual((done.returncode, done.stdout), (1, ""), words)
+            self.assertIn("other-name", done.stderr)
+        self.assertEqual(self.cli("cat", ":one").stdout, "mine")
+
+    def test_old_times_and_hard_links(self):
+        self.inside("mkdir t; echo 1 >t/a; ln t/a t/b; touch -d '1960-01-01 00:00:00.5' t/a")
+        self.cli("cp", "-r", ":t", self.folder + "/t")
+        a, b = os.stat(self.folder + "/t/a"), os.stat(self.folder + "/t/b")
+        self.assertEqual((a.st_ino, int(a.st_mtime)), (b.st_ino, -315619200))
+        self.cli("cp", "-p", ":t/a", self.folder + "/a")
+        self.assertEqual(os.stat(self.folder + "/a").st_mtime, -315619199.5)
+
+    def test_a_sandbox_that_has_ended(self):
+        """The grant that was kept is of no use any more: a command that begins gets another sandbox."""
+        for words in (("put", ":one"), ("cp", self.local("two"), ":")):
+            self.cli("put", ":zero", input="x")
+            sandbox = self.deployment.negotiate(self.thread)["sandbox"]["id"]
+            self.assertEqual(self.deployment.request("DELETE", "/sandboxes/" + sandbox).status // 100, 2)
+            self.cli(*words, input="y")
+            self.assertEqual(self.inside("ls").split(), [words[-1][1:] or "two"])
+
+    def test_errors_name_the_file(self):
+        self.assertIn(":/workspace/missing: ", self.cli("cat", ":missing", ok=False).stderr)
+        self.assertIn(":/etc/new: ", self.cli("put", ":/etc/new", ok=False, input="").stderr)
 
     # ---- sync ----
 
@@ -264,6 +358,20 @@ class CliFiles(unittest.TestCase):
         self.assertIn("--delete", clash.stderr)
         self.sync("--delete", *arguments)
         self.assertEqual(self.inside("cat tree/src/a.c; ls -A tree/src; ls -A tree/.git"), "xa.c\nobjects\n")
+        # What is excluded does not go with its folder.
+        self.inside("mkdir -p tree/old/in/.git; touch tree/old/in/.git/mine tree/old/in/x tree/old/y")
+        self.assertEqual(self.sync("--delete", *arguments)["removed"], 2)
+        self.assertEqual(self.inside("cd tree/old && find . -type f"), "./in/.git/mine\n")
+
+    def test_sync_down_again_with_any_umask(self):
+        self.inside("mkdir out; echo a >out/a; chmod 666 out/a")
+        for made in (1, 0):
+            done = subprocess.run(["sh", "-c", "umask 077; exec \"$@\"", "-", PARLEY, "sync", "--json", "--thread",
+                                   self.thread, ":out", self.folder + "/out"], env=self.deployment.environment,
+                                  capture_output=True, text=True)
+            told = json.loads(done.stdout)
+            self.assertEqual((told["made"], told["replaced"]), (made, 0))
+        self.assertEqual(os.stat(self.folder + "/out/a").st_mode & 0o777, 0o600)
 
     def test_sync_down_stays_in_its_folder(self):
         """A link that is here already, or that the sandbox makes of a folder meanwhile, leads nothing out."""
@@ -290,11 +398,47 @@ class CliFiles(unittest.TestCase):
             path = self.local("complete." + shell, script.encode())
             done = subprocess.run([*check, path], capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stderr), (0, ""), shell)
-        os.makedirs(self.folder + "/where")
-        done = subprocess.run(["bash", "-c", f"PATH={BIN}:$PATH; source {self.folder}/complete.bash; "
-                               "COMP_WORDS=(parley sync --del) COMP_CWORD=2; compopt() { :; }; _parley; "
-                               "echo \"${COMPREPLY[*]}\""], env=environment, capture_output=True, text=True)
-        self.assertEqual(done.stdout, "--delete\n", done.stderr)
+
+    def test_completion_in_shells(self):
+        """Real shells on a terminal; names that are commands are quoted, those that steer a terminal left away."""
+        environment = dict(self.deployment.environment, PATH=BIN + ":" + os.environ["PATH"], PS1="> ", HOME=self.folder)
+        subprocess.run([PARLEY, "run", "-n", "--", "sh", "-c", "mkdir src 'd;touch pwned'; touch src/main.c 'my file' "
+                        "'$(touch pwned)' \"b$(printf '\\033')x\" 'a:b'"], env=environment, cwd=self.folder, check=True)
+        setup = {"bash": ("bash --norc --noprofile", "source <(parley completion bash)"),
+                 "zsh": ("zsh -f", "autoload -U compinit; compinit -u; source <(parley completion zsh)"),
+                 "fish": ("fish --no-config", "parley completion fish | source")}
+        typed = (("parley syn", "parley sync"), ("parley cat :sr", "parley cat :src/main.c"),
+                 ("parley cat :my", "parley cat :my\\ file"), ("parley cat :b", "parley cat :b"),
+                 ("parley cat :a", "parley cat :a:b"), ("parley cat :\\$", "parley cat :\\$\\(touch\\ pwned\\)"),
+                 ("parley cat :d", "parley cat :d\\;touch\\ pwned/"))
+        for shell, (command, source) in setup.items():
+            socket = f"{self.folder}/tmux-{shell}"
+
+            def tmux(*words):
+                return subprocess.run(["tmux", "-S", socket, *words], env=environment, cwd=self.folder, check=True,
+                                      capture_output=True, text=True).stdout
+
+            def shows(wanted, seconds=8):
+                until = time.monotonic() + seconds
+                while wanted not in (shown := tmux("capture-pane", "-p")) and time.monotonic() < until:
+                    time.sleep(0.05)
+                return shown
+
+            tmux("-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "30", command)
+            self.addCleanup(subprocess.run, ["tmux", "-S", socket, "kill-server"], capture_output=True)
+            tmux("send-keys", "-l", source + "; echo re''ady")
+            tmux("send-keys", "Enter")
+            self.assertIn("ready\n", shows("ready\n"), shell)
+            for word, wanted in typed:
+                tmux("send-keys", "-l", word)
+                tmux("send-keys", "Tab")
+                if wanted.endswith("main.c"):
+                    shows("src/")
+                    tmux("send-keys", "Tab")
+                with self.subTest(shell=shell, word=word):
+                    self.assertIn(wanted, shows(wanted, 8 if wanted != word else 0.3))
+                tmux("send-keys", "C-u")
+        self.assertFalse(os.path.exists(self.folder + "/pwned"))
 
     def test_completion_of_paths(self):
         self.inside("mkdir -p src; touch src/main.c src/make readme; printf x >\"$(printf 'src/m\\033[2Jx')\"")

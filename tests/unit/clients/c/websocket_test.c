@@ -143,6 +143,7 @@ struct heard {
     size_t bytes, count; /* in all */
     struct websocket *socket;
     bool answers; /* each message is sent back */
+    bool pauses;  /* after each message, until nothing has come for a while */
 };
 
 static void on_message(void *cookie, bool is_text, const char *data, size_t size)
@@ -152,6 +153,8 @@ static void on_message(void *cookie, bool is_text, const char *data, size_t size
         text_append_format(&heard->texts, "%c:%.*s;", is_text ? 't' : 'b', (int)size, data);
     heard->bytes += size;
     heard->count++;
+    if (heard->pauses)
+        websocket_pause(heard->socket, true);
     if (heard->answers)
         websocket_send(heard->socket, is_text, data, size);
 }
@@ -184,8 +187,11 @@ static struct websocket_end run(struct server *server, struct heard *heard, size
         }
         struct curl_waitfd wait;
         unsigned count = websocket_wait(socket, &wait);
+        int came = 0;
         if (websocket_state(socket, NULL) != WEBSOCKET_CLOSED)
-            curl_multi_poll(multi, &wait, count, more ? 0 : 200, NULL);
+            curl_multi_poll(multi, &wait, count, more ? 0 : 100, &came);
+        if (heard->pauses && came == 0 && !more)
+            websocket_pause(socket, false);
     }
     CHECK(websocket_state(socket, &end) == WEBSOCKET_CLOSED);
     websocket_free(socket);
@@ -232,6 +238,30 @@ static void test_pieces(void)
     CHECK_TEXT(heard.texts.data, "t:first;t:pieces;b:\x01out;");
     CHECK(end.code == 4401);
     CHECK_TEXT(end.reason, "TOKEN_EXPIRED");
+    text_done(&heard.texts);
+}
+
+enum { PAUSED_COUNT = 10, PAUSED_BYTES = 100 * 1024 };
+
+static void talk_much(struct server *server, int fd)
+{
+    AUTO_FREE char *much = memory_new(PAUSED_BYTES);
+    say_welcome(server, fd, "", 0);
+    for (int i = 0; i < PAUSED_COUNT; i++)
+        say_frame(fd, 0x82, much, PAUSED_BYTES);
+    say_frame(fd, 0x88, "\x11\x31", 2);
+    (void)!recv(fd, much, PAUSED_BYTES, 0);
+}
+
+/* Each pause lasts 100 ms, and one message comes after each. */
+static void test_pauses(void)
+{
+    struct server server = {.talk = talk_much};
+    struct heard heard = {.pauses = true};
+    uint64_t before = clock_boot_ns();
+    CHECK(run(&server, &heard, 0).code == 4401);
+    CHECK(heard.count == PAUSED_COUNT && heard.bytes == (size_t)PAUSED_COUNT * PAUSED_BYTES);
+    CHECK(clock_boot_ns() - before > (PAUSED_COUNT - 1) * UINT64_C(100000000));
     text_done(&heard.texts);
 }
 
@@ -345,6 +375,7 @@ int main(void)
     curl_global_init(CURL_GLOBAL_DEFAULT);
     test_handshake();
     test_pieces();
+    test_pauses();
     test_large_and_broken();
     test_wrong_frames();
     test_refusals();

@@ -1,4 +1,4 @@
-/** terminal_input.h - the input of a session that the sandbox has not yet acknowledged. Its place in the process's
+/** session_input.h - the input of a session that the sandbox has not yet acknowledged. Its place in the process's
  * stdin is counted from what the sandbox says; somebody else who types into the same terminal moves it on. Inside
  * libparley.
  */
@@ -9,10 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TERMINAL_INPUT_MAX_BYTES (256 * 1024)
+#define SESSION_INPUT_MAX_BYTES (256 * 1024)
 
 /** Embedded; zero is empty. Private. */
-struct terminal_input {
+struct session_input {
     struct text bytes; /* not acknowledged */
     uint64_t base;     /* where they begin */
     size_t sent;       /* of them, on this connection */
@@ -20,21 +20,21 @@ struct terminal_input {
     bool placed;       /* base is known */
 };
 
-void terminal_input_done(struct terminal_input *input);
+void session_input_done(struct session_input *input);
 
 /** Bytes it takes now. */
-size_t terminal_input_room(const struct terminal_input *input) MUST_USE;
-void terminal_input_add(struct terminal_input *input, const void *data, size_t size);
+size_t session_input_room(const struct session_input *input) MUST_USE;
+void session_input_add(struct session_input *input, const void *data, size_t size);
 
 /** A connection begins, `accepted` bytes of stdin were taken so far: the others are to be sent again. */
-void terminal_input_attach(struct terminal_input *input, uint64_t accepted);
+void session_input_attach(struct session_input *input, uint64_t accepted);
 
 /** The sandbox has taken `accepted` bytes of stdin. */
-void terminal_input_acknowledge(struct terminal_input *input, uint64_t accepted);
+void session_input_acknowledge(struct session_input *input, uint64_t accepted);
 
 /** What to send next. What was sent before carries its offset, so that what arrived all the same is not taken twice.
  * New bytes carry none: two who type into one terminal must both be heard. */
-struct terminal_piece {
+struct session_piece {
     const char *data;
     size_t size;
     bool has_offset;
@@ -43,7 +43,7 @@ struct terminal_piece {
 
 /** False: nothing now. Keys go at once; a flood waits for the acknowledgement of what is under way, so that a refusal
  *  leaves no hole. The piece counts as sent. */
-bool terminal_input_next(struct terminal_input *input, struct terminal_piece *piece) MUST_USE;
+bool session_input_next(struct session_input *input, struct session_piece *piece) MUST_USE;
 
 /** Nothing waits to be sent. */
-bool terminal_input_is_sent(const struct terminal_input *input) MUST_USE;
+bool session_input_is_sent(const struct session_input *input) MUST_USE;

@@ -1,21 +1,21 @@
-#include "clients/c/terminal_input.h"
+#include "clients/c/session_input.h"
 
 #include <string.h>
 
 enum { PIECE_BYTES = 64 * 1024, KEYS_BYTES = 2 * 1024 };
 
-void terminal_input_done(struct terminal_input *input)
+void session_input_done(struct session_input *input)
 {
     text_done(&input->bytes);
 }
 
-size_t terminal_input_room(const struct terminal_input *input)
+size_t session_input_room(const struct session_input *input)
 {
     size_t waits = input->bytes.length;
-    return waits < TERMINAL_INPUT_MAX_BYTES ? TERMINAL_INPUT_MAX_BYTES - waits : 0;
+    return waits < SESSION_INPUT_MAX_BYTES ? SESSION_INPUT_MAX_BYTES - waits : 0;
 }
 
-void terminal_input_add(struct terminal_input *input, const void *data, size_t size)
+void session_input_add(struct session_input *input, const void *data, size_t size)
 {
     text_append(&input->bytes, data, size);
 }
@@ -25,7 +25,7 @@ static size_t less(size_t from, size_t what)
     return from > what ? from - what : 0;
 }
 
-static void drop(struct terminal_input *input, size_t size)
+static void drop(struct session_input *input, size_t size)
 {
     memmove(input->bytes.data, input->bytes.data + size, input->bytes.length - size);
     input->bytes.length -= size;
@@ -34,7 +34,7 @@ static void drop(struct terminal_input *input, size_t size)
 }
 
 /* Of the first `most` bytes, those that are taken. More than them: somebody else types too. */
-static void take(struct terminal_input *input, uint64_t accepted, size_t most)
+static void take(struct session_input *input, uint64_t accepted, size_t most)
 {
     uint64_t taken = accepted > input->base ? accepted - input->base : 0;
     if (taken > 0 && most > 0)
@@ -43,7 +43,7 @@ static void take(struct terminal_input *input, uint64_t accepted, size_t most)
         input->base = accepted;
 }
 
-void terminal_input_attach(struct terminal_input *input, uint64_t accepted)
+void session_input_attach(struct session_input *input, uint64_t accepted)
 {
     size_t before = input->sent > input->again ? input->sent : input->again;
     if (input->placed)
@@ -54,12 +54,12 @@ void terminal_input_attach(struct terminal_input *input, uint64_t accepted)
     input->sent = 0;
 }
 
-void terminal_input_acknowledge(struct terminal_input *input, uint64_t accepted)
+void session_input_acknowledge(struct session_input *input, uint64_t accepted)
 {
     take(input, accepted, input->sent);
 }
 
-bool terminal_input_next(struct terminal_input *input, struct terminal_piece *piece)
+bool session_input_next(struct session_input *input, struct session_piece *piece)
 {
     size_t left = input->bytes.length - input->sent;
     if (left == 0 || (input->sent > 0 && input->sent + left > KEYS_BYTES))
@@ -67,15 +67,15 @@ bool terminal_input_next(struct terminal_input *input, struct terminal_piece *pi
     bool again = input->sent < input->again;
     size_t most = again ? input->again - input->sent : left;
     most = most < PIECE_BYTES ? most : PIECE_BYTES;
-    *piece = (struct terminal_piece){.data = input->bytes.data + input->sent,
-                                     .size = most,
-                                     .has_offset = again,
-                                     .offset = input->base + input->sent};
+    *piece = (struct session_piece){.data = input->bytes.data + input->sent,
+                                    .size = most,
+                                    .has_offset = again,
+                                    .offset = input->base + input->sent};
     input->sent += most;
     return true;
 }
 
-bool terminal_input_is_sent(const struct terminal_input *input)
+bool session_input_is_sent(const struct session_input *input)
 {
     return input->sent == input->bytes.length;
 }
