@@ -1,10 +1,10 @@
 /* front.c - start-up: give up all rights, read the journal, meet the launcher, serve until told to stop. */
 #include "sandboxd/front/front.h"
 
-#include "sandboxd/dialects/files.h"
-#include "sandboxd/dialects/native.h"
+#include "sandboxd/dialects/native/files/files.h"
+#include "sandboxd/dialects/native/native.h"
+#include "sandboxd/dialects/native/socket/socket.h"
 #include "sandboxd/dialects/node.h"
-#include "sandboxd/dialects/socket.h"
 #include "sandboxd/front/authorize.h"
 #include "sandboxd/front/heartbeat.h"
 #include "sandboxd/front/ship.h"
@@ -48,7 +48,7 @@ struct front {
 /* ---- routes ---- */
 
 static const struct http_route *(*const DIALECTS[])(size_t *count) = {native_routes, files_routes, socket_routes,
-                                                                             node_routes};
+                                                                      node_routes};
 
 static struct http_route *collect_routes(size_t *count)
 {

@@ -88,7 +88,7 @@ class Documents(unittest.TestCase):
 
     def test_the_fields_of_requests_are_those_of_the_programs(self):
         for plane, schema, source in (("negotiator", "NegotiateRequest", "negotiator/dialects/wish.c"),
-                                      ("sandboxd", "ExecRequest", "sandboxd/dialects/exec_request.c")):
+                                      ("sandboxd", "ExecRequest", "sandboxd/dialects/native/exec_request.c")):
             document = DOCUMENTS[plane]
             written = set()
             for name, value in document.root["components"]["schemas"][schema]["properties"].items():

@@ -1,6 +1,6 @@
 /* sandboxd_socket_fuzz.c - a client's text frames on /ws as hostile bytes. What is taken is used as the session would:
  * every number within its bounds. */
-#include "sandboxd/dialects/socket_frames.h"
+#include "sandboxd/dialects/native/socket/socket_frames.h"
 
 #include <stdlib.h>
 #include <string.h>
