@@ -13,5 +13,5 @@
 /** From now on, until interrupt_disarm, calls that wait fail with EINTR (or do a part) after INTERRUPT_MS. Where no
  * timer can be made, nothing happens. */
 void interrupt_arm(void);
-/** Whether it fired; that may also be a thread that got no processor for so long. */
+/** Whether the time was up; that may also be a thread that got no processor for so long. */
 bool interrupt_disarm(void);

@@ -255,7 +255,7 @@ def bench_files(deployment_class, connection_class, alternate, show, ratio):
         nginx.close()
 
 
-def bench_terminal(deployment_class, websocket, show, ratio):
+def bench_terminal(deployment_class, session, websocket, show, ratio):
     print("echo of one key: WebSocket -> terminal -> WebSocket; the peer is npm ws + node-pty (what web terminals are made of)")
     folder = tempfile.mkdtemp(prefix="parley-peer-")
     peer = None
@@ -271,14 +271,13 @@ def bench_terminal(deployment_class, websocket, show, ratio):
             port = int(peer.stdout.readline())
         with deployment_class() as d:
             grant = d.negotiate("keys")
-            ours = websocket(grant["endpoints"]["ws"], grant["token"])
-            ours.send_json({"type": "start", "argv": ["cat"], "tty": True, "bin": True})
-            while ours.receive_json()["type"] != "started":
-                pass
-            echo = [lambda: ours.send_binary(b"\0x") or ours.receive_binary()]
+            ours = session(grant["endpoints"]["ws"], grant["token"])
+            ours.tell("start", argv=["cat"], tty=True, bin=True)
+            ours.expect("started")
+            echo = [lambda: ours.send(b"\0x") or ours.receive()]
             if peer:
-                theirs = websocket(f"ws://127.0.0.1:{port}/", None)
-                echo.append(lambda: theirs.send_text("x") or theirs.receive())
+                theirs = websocket(f"ws://127.0.0.1:{port}/")
+                echo.append(lambda: theirs.send("x") or theirs.receive())
             seconds = [[] for _ in echo]
             for turn in range(2200):
                 for index, act in enumerate(echo):
@@ -287,10 +286,10 @@ def bench_terminal(deployment_class, websocket, show, ratio):
                     if turn >= 200:
                         seconds[index].append(time.perf_counter() - began)
                 if turn % 500 == 499:  # a line's end, so that the line discipline's buffer does not fill
-                    ours.send_binary(b"\0\x15")
-                    ours.receive_binary()
+                    ours.send(b"\0\x15")
+                    ours.receive()
                     if peer:
-                        theirs.send_text("\x15")
+                        theirs.send("\x15")
                         theirs.receive()
             p50 = show("one key through parley", seconds[0])
             if peer:

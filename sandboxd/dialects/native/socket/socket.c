@@ -158,14 +158,10 @@ static void on_timer(void *cookie)
 /* By the wall clock, which may be set: it looks again when it fires. */
 static void plan_timer(struct socket_session *session)
 {
-    uint64_t at = clock_boot_ns();
-    if (session->is_judged) {
-        int64_t left_ms = caller_of(session->request)->claims.expires_at * 1000 - clock_wall_ms();
-        left_ms -= session->is_warned ? 0 : WARNING_MS;
-        at += left_ms > 0 ? (uint64_t)left_ms * UINT64_C(1000000) : 0;
-    } else {
-        at += AUTH_NS;
-    }
+    uint64_t at = clock_boot_ns() + AUTH_NS;
+    if (session->is_judged)
+        at = plane_deadline_ns(caller_of(session->request)->claims.expires_at -
+                               (session->is_warned ? 0 : WARNING_MS / 1000));
     loop_timer_cancel(session->timer);
     session->timer = loop_timer_start(http_request_loop(session->request), at, on_timer, session);
 }
@@ -367,8 +363,9 @@ static void begin(struct socket_session *session)
 
 static void handle_socket(struct http_request *request)
 {
+    static const char *const NONE[] = {NULL};
     struct error err = {0};
-    if (!http_websocket_check(request, &err)) {
+    if (!http_request_query_only(request, NONE, &err) || !http_websocket_check(request, &err)) {
         http_reply_error(request, &err);
         return;
     }

@@ -30,7 +30,7 @@ static bool may(const struct socket_session *session, enum socket_mode mode, boo
     if (mode == SOCKET_DRIVE ? may_drive(scopes, terminal) : may_watch(scopes, terminal))
         return true;
     char granted[SCOPE_TEXT_BYTES];
-    const char *needed = !terminal ? "process" : mode == SOCKET_DRIVE ? "shell" : "shell:ro";
+    const char *needed = !terminal ? "process" : mode == SOCKET_DRIVE ? "shell or process" : "shell:ro or process";
     scope_format(scopes, granted);
     return error_set(err, ERROR_CAPABILITY_DENIED, "to %s this %s needs scope %s; the token grants %.100s",
                      socket_mode_name(mode), terminal ? "terminal" : "command", needed,

@@ -1,6 +1,7 @@
 /* socket_frames.c - one function a frame. */
 #include "sandboxd/dialects/native/socket/socket_frames.h"
 
+#include "sandboxd/dialects/fields.h"
 #include "sandboxd/dialects/native/events.h"
 #include "sandboxd/sandbox/sandboxes.h"
 #include "shared/base/clock.h"
@@ -15,21 +16,6 @@ const char *socket_mode_name(enum socket_mode mode)
 }
 
 /* ---- fields ---- */
-
-/* Every member must be "type" or one of `names`, which end with NULL. */
-static bool check_names(const json_t *object, const char *const names[], struct error *err)
-{
-    const char *name;
-    json_t *value;
-    json_object_foreach ((json_t *)(uintptr_t)object, name, value) {
-        bool known = strcmp(name, "type") == 0;
-        for (size_t i = 0; names[i] && !known; i++)
-            known = strcmp(name, names[i]) == 0;
-        if (!known)
-            return error_set(err, ERROR_INVALID, "unknown field \"%.64s\"", name);
-    }
-    return true;
-}
 
 static bool take_offset(const json_t *object, const char *name, uint64_t *offset, struct error *err)
 {
@@ -55,9 +41,9 @@ static bool take_switch(const json_t *object, const char *name, bool *to, struct
 
 static bool parse_auth(struct socket_frame *frame, const json_t *object, struct error *err)
 {
-    static const char *const NAMES[] = {"token", NULL};
+    static const char *const NAMES[] = {"type", "token", NULL};
     const json_t *token = json_object_get(object, "token");
-    if (!check_names(object, NAMES, err))
+    if (!fields_only(object, NAMES, err))
         return false;
     if (!json_is_string(token) || json_string_length(token) == 0)
         return error_set(err, ERROR_INVALID, "token: a capability");
@@ -80,9 +66,9 @@ static bool take_mode(const json_t *object, enum socket_mode *mode, struct error
 
 static bool parse_attach(struct socket_frame *frame, const json_t *object, struct error *err)
 {
-    static const char *const NAMES[] = {"id", "stdout_offset", "stderr_offset", "mode", "bin", "ack", NULL};
+    static const char *const NAMES[] = {"type", "id", "stdout_offset", "stderr_offset", "mode", "bin", "ack", NULL};
     const json_t *id = json_object_get(object, "id");
-    if (!check_names(object, NAMES, err))
+    if (!fields_only(object, NAMES, err))
         return false;
     if (!json_is_string(id) || !process_is_id(json_string_value(id)) ||
         !text_copy(frame->id, sizeof frame->id, json_string_value(id)))
@@ -105,10 +91,10 @@ static bool take_base64(struct socket_frame *frame, const json_t *value, struct 
 
 static bool parse_input(struct socket_frame *frame, const json_t *object, struct error *err)
 {
-    static const char *const NAMES[] = {"data", "data_b64", "offset", NULL};
+    static const char *const NAMES[] = {"type", "data", "data_b64", "offset", NULL};
     const json_t *data = json_object_get(object, "data"), *encoded = json_object_get(object, "data_b64");
     frame->offset = SOCKET_OFFSET_NONE;
-    if (!check_names(object, NAMES, err) || !take_offset(object, "offset", &frame->offset, err))
+    if (!fields_only(object, NAMES, err) || !take_offset(object, "offset", &frame->offset, err))
         return false;
     if (!data == !encoded)
         return error_set(err, ERROR_INVALID, "exactly one of data and data_b64 is needed");
@@ -123,22 +109,22 @@ static bool parse_input(struct socket_frame *frame, const json_t *object, struct
 
 static bool parse_bare(struct socket_frame *frame UNUSED, const json_t *object, struct error *err)
 {
-    static const char *const NAMES[] = {NULL};
-    return check_names(object, NAMES, err);
+    static const char *const NAMES[] = {"type", NULL};
+    return fields_only(object, NAMES, err);
 }
 
 static bool parse_resize(struct socket_frame *frame, const json_t *object, struct error *err)
 {
-    static const char *const NAMES[] = {"cols", "rows", NULL};
-    return check_names(object, NAMES, err) &&
+    static const char *const NAMES[] = {"type", "cols", "rows", NULL};
+    return fields_only(object, NAMES, err) &&
            exec_request_cells(json_object_get(object, "cols"), "cols", &frame->columns, err) &&
            exec_request_cells(json_object_get(object, "rows"), "rows", &frame->rows, err);
 }
 
 static bool parse_signal(struct socket_frame *frame, const json_t *object, struct error *err)
 {
-    static const char *const NAMES[] = {"signal", NULL};
-    if (!check_names(object, NAMES, err))
+    static const char *const NAMES[] = {"type", "signal", NULL};
+    if (!fields_only(object, NAMES, err))
         return false;
     return events_signal_parse(json_object_get(object, "signal"), &frame->signal) ||
            error_set(err, ERROR_INVALID, "signal: a name like \"TERM\" or a number from 1 to 64");
