@@ -10,27 +10,31 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 TSAN_ROOMS = ("negotiator", "shared-http", "sandboxd-front", "sandboxd-journal-marks", "sandboxd-sandbox")
-FUZZ_SECONDS = int(os.environ.get("PARLEY_FUZZ_SECONDS", "5"))
+FUZZ_SECONDS = int(os.environ.get("PARLEY_FUZZ_SECONDS", "4"))
 PROGRAM_TIMEOUT_S = 240
+UNITS_AT_ONCE = 2  # most of them wait for most of their time
 REPLIES = os.path.join(ROOT, "build", "replies.jsonl")
 
 
 class Counts:
     def __init__(self):
         self.passed, self.failed, self.skipped = 0, 0, 0
+        self.lock = threading.Lock()
 
     def add(self, passed, failed, skipped):
         self.passed, self.failed, self.skipped = self.passed + passed, self.failed + failed, self.skipped + skipped
 
-    def tell(self, outcome, name, seconds, detail=""):
-        setattr(self, outcome, getattr(self, outcome) + 1)
-        print(f"{outcome:8} {name} ({seconds:.1f} s){': ' + detail if detail else ''}", flush=True)
+    def tell(self, outcome, name, seconds, detail="", output=""):
+        with self.lock:
+            setattr(self, outcome, getattr(self, outcome) + 1)
+            print(f"{outcome:8} {name} ({seconds:.1f} s){': ' + detail if detail else ''}{output}", flush=True)
 
 
 def run_program(counts, name, command, environment):
@@ -47,16 +51,18 @@ def run_program(counts, name, command, environment):
     elif status == 77:
         counts.tell("skipped", name, seconds, output.strip().splitlines()[-1] if output.strip() else "")
     else:
-        counts.tell("failed", name, seconds, f"exit {status}")
-        print("\n".join("    " + line for line in output.splitlines()[-60:]), flush=True)
+        counts.tell("failed", name, seconds, f"exit {status}",
+                    "".join("\n    " + line for line in output.splitlines()[-60:]))
 
 
 def run_units(counts, preset, rooms=None):
     environment = dict(os.environ, PARLEY_BIN=os.path.join(ROOT, "build", preset, "bin"), PARLEY_SOURCE=ROOT)
-    for program in sorted(glob.glob(os.path.join(ROOT, "build", preset, "unit", "unit-*"))):
-        name = os.path.basename(program)[len("unit-"):]
-        if rooms is None or name.startswith(rooms):
-            run_program(counts, f"{preset}/{name}", [program], environment)
+    programs = sorted(glob.glob(os.path.join(ROOT, "build", preset, "unit", "unit-*")))
+    with concurrent.futures.ThreadPoolExecutor(UNITS_AT_ONCE) as pool:
+        for program in programs:
+            name = os.path.basename(program)[len("unit-"):]
+            if rooms is None or name.startswith(rooms):
+                pool.submit(run_program, counts, f"{preset}/{name}", [program], environment)
 
 
 def run_fuzzers(counts):
