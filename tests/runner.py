@@ -26,6 +26,7 @@ REPLIES = os.path.join(ROOT, "build", "replies.jsonl")
 class Counts:
     def __init__(self):
         self.passed, self.failed, self.skipped = 0, 0, 0
+        self.failures = []  # what was told of each, said again at the end: a long run's log is often cut
         self.lock = threading.Lock()
 
     def add(self, passed, failed, skipped):
@@ -34,7 +35,10 @@ class Counts:
     def tell(self, outcome, name, seconds, detail="", output=""):
         with self.lock:
             setattr(self, outcome, getattr(self, outcome) + 1)
-            print(f"{outcome:8} {name} ({seconds:.1f} s){': ' + detail if detail else ''}{output}", flush=True)
+            line = f"{outcome:8} {name} ({seconds:.1f} s){': ' + detail if detail else ''}{output}"
+            print(line, flush=True)
+            if outcome == "failed":
+                self.failures.append(line)
 
 
 def run_program(counts, name, command, environment):
@@ -97,8 +101,8 @@ class Result(unittest.TestResult):
         self.tell("skipped", test, reason)
 
     def addFailure(self, test, err):
-        self.tell("failed", test)
-        print("    " + self._exc_info_to_string(err, test).replace("\n", "\n    "), flush=True)
+        self.counts.tell("failed", test.id(), time.monotonic() - getattr(self, "started", time.monotonic()),
+                         output="\n    " + self._exc_info_to_string(err, test).rstrip().replace("\n", "\n    "))
 
     addError = addFailure
 
@@ -137,6 +141,7 @@ def run_python(counts, area):
             sums = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", lines[-1])
             print("\n".join(lines[:-1] if sums else lines), flush=True)
             if sums:
+                counts.failures += re.findall(r"^failed .*(?:\n    .*)*", output, re.M)
                 counts.add(*map(int, sums.groups()))
             else:
                 counts.tell("failed", os.path.relpath(path, ROOT), 0, "it did not come to its end")
@@ -162,6 +167,8 @@ def main():
             run_python(counts, area)
         else:
             sys.exit(f"no area {area!r}: {__doc__}")
+    if len(areas) > 1 and counts.failures:
+        print("what failed:", *counts.failures, sep="\n")
     print(f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped")
     sys.exit(1 if counts.failed else 0)
 

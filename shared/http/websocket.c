@@ -452,6 +452,13 @@ void http_websocket_pause(struct http_websocket *socket, bool is_paused)
     update_reading(socket);
 }
 
+void *http_websocket_find(struct loop *loop, uint64_t number)
+{
+    const struct http_request *request = http_request_find(loop, number);
+    bool is_open = request != NULL && request->phase == HTTP_SOCKET && request->websocket->state == OPEN;
+    return is_open ? request->websocket->cookie : NULL;
+}
+
 void http_websocket_close(struct http_websocket *socket, int code, const char *reason)
 {
     if (socket->state == OPEN) {

@@ -37,6 +37,10 @@ bool http_websocket_check(const struct http_request *request, struct error *err)
 struct http_websocket *http_websocket_accept(struct http_request *request, const char *protocol, size_t message_max,
                                              const struct http_websocket_events *events, void *cookie) MUST_USE;
 
+/** The cookie of the open socket whose request has that number on the calling loop; NULL when it is over: for answers that
+ *  come later. */
+void *http_websocket_find(struct loop *loop, uint64_t number) MUST_USE;
+
 struct http_request *http_websocket_request(const struct http_websocket *socket) MUST_USE;
 void http_websocket_set_message_max(struct http_websocket *socket, size_t message_max);
 

@@ -1,6 +1,8 @@
 /* entry.c - what stat(2) says as an ENTRY, and what errno says as a kind of error. */
 #include "sandboxd/helpers/files/helper.h"
 
+#include "sandboxd/helpers/files/walk.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,26 +55,6 @@ bool fail_errno(struct error *err, const char *format, ...)
     return error_set_errno(err, kind_of_errno(number), "%s", what);
 }
 
-static enum files_type type_of(mode_t mode)
-{
-    switch (mode & S_IFMT) {
-    case S_IFDIR:
-        return FILES_FOLDER;
-    case S_IFLNK:
-        return FILES_SYMLINK;
-    case S_IFIFO:
-        return FILES_FIFO;
-    case S_IFSOCK:
-        return FILES_SOCKET;
-    case S_IFCHR:
-        return FILES_CHAR_DEVICE;
-    case S_IFBLK:
-        return FILES_BLOCK_DEVICE;
-    default:
-        return FILES_REGULAR;
-    }
-}
-
 const char *type_name(mode_t mode)
 {
     static const char *const names[] = {
@@ -84,7 +66,7 @@ const char *type_name(mode_t mode)
         [FILES_CHAR_DEVICE] = "a character device",
         [FILES_BLOCK_DEVICE] = "a block device",
     };
-    return names[type_of(mode)];
+    return names[walk_type_of_mode(mode)];
 }
 
 static int64_t nanoseconds(struct timespec time)
@@ -113,7 +95,7 @@ void entry_fill(struct entry *entry, const struct stat *status, int folder, cons
                 size_t path_size)
 {
     entry->record = (struct files_record){.kind = FILES_ENTRY,
-                                          .type = type_of(status->st_mode),
+                                          .type = walk_type_of_mode(status->st_mode),
                                           .mode = status->st_mode & 07777,
                                           .uid = status->st_uid,
                                           .gid = status->st_gid,

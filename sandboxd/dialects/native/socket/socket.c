@@ -13,37 +13,15 @@ enum {
     AUTH_BYTES = 8192,  /* a first frame at most */
     UNJUDGED_MAX = 256, /* sockets without a token, whole process */
     MISTAKES_MAX = 10,  /* frames that are none */
-    PLACES = 64,        /* of the table */
     WARNING_MS = 30000  /* before the token's end */
 };
 static const uint64_t AUTH_NS = UINT64_C(5) * 1000000000;
 
 static atomic_uint unjudged; /* sockets without a token now */
 
-/* Those of this thread's loop: an answer may come for one that is gone. */
-static _Thread_local struct socket_session *table[PLACES];
-
-/* ---- the table ---- */
-
-static struct socket_session **place_of(uint64_t number)
-{
-    return &table[number % PLACES];
-}
-
 struct socket_session *socket_session_find(uint64_t number)
 {
-    struct socket_session *session = *place_of(number);
-    while (session && session->number != number)
-        session = session->next;
-    return session;
-}
-
-static void forget(const struct socket_session *session)
-{
-    struct socket_session **at = place_of(session->number);
-    while (*at != session)
-        at = &(*at)->next;
-    *at = session->next;
+    return http_websocket_find(loop_current(), number);
 }
 
 /* ---- life ---- */
@@ -58,7 +36,6 @@ static void uncount(struct socket_session *session)
 static void end(struct socket_session *session)
 {
     session->over = true;
-    forget(session);
     uncount(session);
     loop_timer_cancel(TAKE(session->timer));
     socket_command_leave(session);
@@ -347,9 +324,6 @@ static struct socket_session *session_new(struct http_request *request, struct h
 
 static void begin(struct socket_session *session)
 {
-    struct socket_session **place = place_of(session->number);
-    session->next = *place;
-    *place = session;
     if (caller_of(session->request)) {
         (void)welcome(session);
         return;

@@ -49,7 +49,6 @@ struct socket_session {
     struct http_request *request;
     struct plane *plane;
     uint64_t number;             /* the request's; by which answers find the session */
-    struct socket_session *next; /* in its place of the table */
     unsigned busy;               /* calls that are inside it; the last one frees it when it is over */
     bool over;                   /* the socket is closed, nothing reaches it any more */
 
