@@ -19,9 +19,10 @@ struct follower {
     bool started_told, last_told, placed;
     bool ignored[OUTPUT_STREAMS];
     enum output_stream turn;
+    uint64_t cursor[OUTPUT_STREAMS]; /* what is told next */
 
     /* written by one end, read by the other */
-    _Atomic uint64_t read_to[OUTPUT_STREAMS]; /* by the reader; also its position */
+    _Atomic uint64_t read_to[OUTPUT_STREAMS]; /* by the reader: what it has delivered */
     atomic_bool left;                         /* by the reader */
     atomic_bool owner_waits;
     atomic_bool reader_posted, owner_posted; /* a post is under way */
@@ -48,7 +49,7 @@ struct follower *follower_new(enum follower_mode mode, const uint64_t offsets[OU
     follower->ready = ready;
     follower->cookie = cookie;
     for (int i = 0; i < OUTPUT_STREAMS; i++)
-        follower->read_to[i] = offsets[i];
+        follower->read_to[i] = follower->cursor[i] = offsets[i];
     return follower;
 }
 
@@ -119,7 +120,7 @@ static void place_at_end(struct follower *follower)
         struct output *output = follower->outputs[i];
         uint64_t length = output ? output->length : 0, kept_from = output ? output->kept_from : 0;
         uint64_t from = length > AT_END_BYTES ? length - AT_END_BYTES : 0;
-        follower->read_to[i] = from > kept_from ? from : kept_from;
+        follower->read_to[i] = follower->cursor[i] = from > kept_from ? from : kept_from;
     }
     follower->placed = true;
 }
@@ -131,13 +132,11 @@ static enum follower_what read_stream(struct follower *follower, enum output_str
     if (!output || follower->ignored[stream])
         return FOLLOWER_NOTHING;
     item->stream = stream;
-    item->offset = follower->read_to[stream];
+    item->offset = follower->cursor[stream];
     item->size = buffer ? output_read(output, item->offset, buffer, size, &item->gap_to)
                         : output_there(output, item->offset, size, &item->gap_to);
     if (item->gap_to > item->offset) {
-        follower->read_to[stream] = item->gap_to;
-        if (follower->owner_waits)
-            look_owner(follower);
+        follower->cursor[stream] = item->gap_to;
         return FOLLOWER_GAP;
     }
     return item->size ? FOLLOWER_DATA : FOLLOWER_NOTHING;
@@ -209,15 +208,23 @@ bool follower_has_begun(const struct follower *follower)
 void follower_ignore(struct follower *follower, enum output_stream stream)
 {
     follower->ignored[stream] = true;
-    follower->read_to[stream] = UINT64_MAX;
+    follower->read_to[stream] = follower->cursor[stream] = UINT64_MAX;
     if (follower->owner_waits)
         look_owner(follower);
 }
 
 void follower_consumed(struct follower *follower, enum output_stream stream, size_t size)
 {
-    follower->read_to[stream] += size;
+    follower->cursor[stream] += size;
     follower->turn = stream == OUTPUT_STDOUT ? OUTPUT_STDERR : OUTPUT_STDOUT;
+}
+
+void follower_delivered(struct follower *follower)
+{
+    if (!follower)
+        return;
+    for (int i = 0; i < OUTPUT_STREAMS; i++)
+        follower->read_to[i] = follower->cursor[i];
     if (follower->owner_waits)
         look_owner(follower);
 }
@@ -227,7 +234,7 @@ bool follower_skip(struct follower *follower, enum output_stream stream)
     enum output_stream other = stream == OUTPUT_STDOUT ? OUTPUT_STDERR : OUTPUT_STDOUT;
     struct output *output = follower->outputs[other];
     follower->turn = other;
-    return output && !follower->ignored[other] && output->length > follower->read_to[other];
+    return output && !follower->ignored[other] && output->length > follower->cursor[other];
 }
 
 /* ---- the owner's end ---- */

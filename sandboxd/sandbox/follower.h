@@ -70,8 +70,13 @@ bool follower_has_begun(const struct follower *follower) MUST_USE;
 /** Nothing of this stream is wanted: it is told no more, and the command does not wait for it. */
 void follower_ignore(struct follower *follower, enum output_stream stream);
 
-/** `size` bytes of the DATA just told are dealt with. */
+/** `size` bytes of the DATA just told are on their way: what comes next is behind them. */
 void follower_consumed(struct follower *follower, enum output_stream stream, size_t size);
+
+/** All that was consumed so far is out of this process (in the kernel, on its way to the client): only now may it be
+ *  forgotten, for a kill -9 loses no more of it. Without this a driver stays where it is.
+ *  NULL is allowed. */
+void follower_delivered(struct follower *follower);
 
 /** Turns to the other stream for the next DATA: this one's rest must wait for more bytes. True when there is another
  *  stream with data now. */
@@ -91,7 +96,7 @@ bool follower_has_left(const struct follower *follower) MUST_USE;
 enum follower_mode follower_mode(const struct follower *follower) MUST_USE;
 /** Before it is told as started: the command is begun for this reader. */
 void follower_begins(struct follower *follower);
-/** How far the reader has got. */
+/** How far the reader has delivered. */
 uint64_t follower_read_to(const struct follower *follower, enum output_stream stream) MUST_USE;
 /** Whether the owner wants to hear of every step of the reader: set before looking at follower_read_to. */
 void follower_owner_waits(struct follower *follower, bool waits);

@@ -53,7 +53,8 @@ class Resume(unittest.TestCase):
         self.alone = Alone()
         self.addCleanup(self.alone.close)
         self.alone.prepare()
-        self.token = self.alone.token()
+        self.token = self.alone.token("process fs:rw")
+        self.held = set()
 
     def kill_while(self, expected, work):
         killer = Killer(self.alone, expected)
@@ -71,6 +72,13 @@ class Resume(unittest.TestCase):
         status, data = self.alone.verb("POST", "/exec", dict(cmd=cmd, id=name, detach=True, **more), self.token)
         self.assertEqual(status, 201, data)
 
+    def release(self, name):
+        """Lets a counter that waits for its driver go."""
+        if name in self.held:
+            status, data = self.alone.verb("PUT", f"/files/tmp/go-{name}", b"", self.token)
+            self.assertIn(status, (200, 201), data)
+            self.held.discard(name)
+
     def follow_once(self, name, collected, killer):
         """Reads events from the offset on until the connection breaks; the exit event if it came."""
         path = f"/s/{SANDBOX}/processes/{name}/output?follow=1&drive=1&stdout_offset={len(collected)}"
@@ -84,6 +92,7 @@ class Resume(unittest.TestCase):
                 if reply.status != 423:
                     self.fail(reply.read())
                 return None
+            self.release(name)
             while (line := reply.readline()).endswith(b"\n"):
                 event = json.loads(line)
                 self.assertNotIn(event["type"], ("gap", "error"), event)
@@ -122,9 +131,11 @@ class Resume(unittest.TestCase):
         self.assertEqual(len(lines), count)
 
     def count(self, name, **more):
-        """As fast as it can: more than it may be ahead of its clients, less than a sandbox keeps for those to come back."""
+        """As fast as it can: more than it may be ahead of its clients, less than a sandbox keeps for those to come back. It
+        begins when somebody drives: what nobody drives keeps 1 MiB."""
         total = 1_600_000
-        self.start(name, f"seq 1 {total}", **more)
+        self.start(name, f"until [ -e /tmp/go-{name} ]; do sleep 0.01; done; seq 1 {total}", **more)
+        self.held.add(name)
         text, end = self.kill_while(7 * total, lambda killer: self.follow(name, killer))
         self.check_numbers(text, end, total, "\r\n" if more.get("tty") else "\n")
 

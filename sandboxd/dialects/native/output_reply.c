@@ -60,6 +60,7 @@ static void on_gone(void *cookie)
 static void on_drained(struct http_request *request UNUSED, void *cookie)
 {
     struct output_reply *reply = cookie;
+    follower_delivered(reply->follower);
     if (!reply->full)
         return;
     reply->full = false;
@@ -175,6 +176,7 @@ static void collect(struct output_reply *reply, const struct follower_item *item
         reply->truncated[item->stream] = true;
     text_append(text, data, item->size < room ? item->size : room);
     follower_consumed(reply->follower, item->stream, item->size);
+    follower_delivered(reply->follower);
 }
 
 /* The beginning of a character waits for its rest. True when the other stream may have something meanwhile: when it was

@@ -46,11 +46,12 @@ static void on_gone(void *cookie)
 static void on_drained(struct http_request *request UNUSED, void *cookie)
 {
     struct raw_reply *reply = cookie;
-    if (!reply->full)
-        return;
     if (reply->under_way > 0)
         follower_consumed(reply->follower, reply->plan.stream, reply->under_way);
     reply->under_way = 0;
+    follower_delivered(reply->follower);
+    if (!reply->full)
+        return;
     reply->full = false;
     pull(reply);
 }

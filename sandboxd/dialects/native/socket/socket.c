@@ -281,6 +281,7 @@ static void on_message(struct http_websocket *socket UNUSED, void *cookie, bool 
 static void on_drained(struct http_websocket *socket UNUSED, void *cookie)
 {
     struct socket_session *session = cookie;
+    follower_delivered(session->follower);
     if (!session->full)
         return;
     session->full = false;

@@ -107,6 +107,9 @@ static void test_peek(void)
     CHECK(follower_next(follower, &item, text, sizeof text) == FOLLOWER_DATA && item.offset == 7 && item.size == 3);
     CHECK(memcmp(text, "789", 3) == 0);
     follower_consumed(follower, OUTPUT_STDOUT, 3);
+    CHECK(follower_read_to(follower, OUTPUT_STDOUT) == 0); /* on its way only: a killed front would lose it */
+    follower_delivered(follower);
+    CHECK(follower_read_to(follower, OUTPUT_STDOUT) == 10 && follower_read_to(follower, OUTPUT_STDERR) == 3);
     CHECK(follower_peek(follower, &item, 100) == FOLLOWER_NOTHING);
     struct process_view view = {.id = "end"};
     put(&world, OUTPUT_STDERR, "!");

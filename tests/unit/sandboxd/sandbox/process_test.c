@@ -101,6 +101,7 @@ static void test_forgetting(void)
     CHECK(process->state == PROCESS_ENDED && !process->end_told);
     CHECK(world.sandbox.forget_timer == NULL && process->forget_at == 0);
     follower_consumed(driver, OUTPUT_STDOUT, PROCESS_BEHIND_BYTES);
+    follower_delivered(driver);
     process_output_pump(&process->streams[0]);
     CHECK(process->end_told && process->forget_at > clock_boot_ns());
     CHECK(world.sandbox.forget_timer != NULL);
@@ -122,9 +123,11 @@ static void test_second_driver(void)
     struct follower *second = follower_new(FOLLOWER_DRIVER, offsets, on_ready, NULL);
     process_attach(process, second);
     follower_consumed(first, OUTPUT_STDOUT, PROCESS_BEHIND_BYTES);
+    follower_delivered(first);
     (void)h2o_evloop_run(world.loop->evloop, 10);
     CHECK(!process->streams[0].reading);
     follower_consumed(second, OUTPUT_STDOUT, BLOCK);
+    follower_delivered(second);
     for (int i = 0; i < 3; i++)
         (void)h2o_evloop_run(world.loop->evloop, 10);
     CHECK(process->streams[0].output->length == PROCESS_BEHIND_BYTES + BLOCK);
@@ -172,6 +175,7 @@ static void test_hold(void)
     /* One of two drivers is back, and gets on; the other's place was given up, and nobody waits for it. */
     struct follower *driver = attach(process, FOLLOWER_DRIVER);
     follower_consumed(driver, OUTPUT_STDOUT, PROCESS_BEHIND_BYTES);
+    follower_delivered(driver);
     process_output_resume(process);
     CHECK(process->streams[0].reading);
     CHECK(print(&world, process, PROCESS_KEPT_BYTES) > PROCESS_BEHIND_BYTES);
@@ -192,6 +196,7 @@ static void test_hold_for_two(void)
     struct follower *quick = attach(process, FOLLOWER_DRIVER);
     CHECK(print(&world, process, 3 * PROCESS_KEPT_BYTES) == 3 * PROCESS_KEPT_BYTES);
     follower_consumed(quick, OUTPUT_STDOUT, 3 * PROCESS_KEPT_BYTES);
+    follower_delivered(quick);
     CHECK(print(&world, process, BLOCK) == 3 * PROCESS_KEPT_BYTES + BLOCK);
     CHECK(process->streams[0].output->kept_from == 0);
     struct follower *slow = attach(process, FOLLOWER_DRIVER);

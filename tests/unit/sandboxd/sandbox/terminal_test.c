@@ -311,6 +311,7 @@ static void test_slow_reader(void)
     uint64_t length = process->streams[0].output->length;
     CHECK(length == PROCESS_BEHIND_BYTES && written > length && !process->streams[0].reading);
     follower_consumed(driver, OUTPUT_STDOUT, PROCESS_BEHIND_BYTES);
+    follower_delivered(driver);
     process_output_resume(process);
     turn(&world, 3);
     CHECK(process->streams[0].output->length == written);
