@@ -73,8 +73,9 @@ static bool check_start(const struct fi_start *start, struct error *err)
 {
     if (!check_id(start->id, err))
         return false;
-    if (start->with_stdin > 1 || start->terminal > start->with_stdin || start->reserved[0] != 0)
-        return error_set(err, ERROR_INVALID, "start: with_stdin, and terminal with it, must be 0 or 1, reserved 0");
+    if (start->with_stdin > 1 || start->terminal > start->with_stdin || start->as_root > 1 || start->reserved != 0)
+        return error_set(err, ERROR_INVALID,
+                         "start: with_stdin, terminal with it, and as_root must be 0 or 1, reserved 0");
     if (!is_in_cells(start->columns, start->terminal) || !is_in_cells(start->rows, start->terminal))
         return error_set(err, ERROR_INVALID, "start: a terminal has 1..%d columns and rows", FRONT_INIT_CELLS_MAX);
     return true;

@@ -18,6 +18,7 @@ size_t front_launcher_size(uint32_t type)
     case FL_READY:
     case FL_ADOPTED:
     case FL_REKEYED:
+    case FL_DONE:
         return HEAD_BYTES;
     case FL_PREPARE:
         return HEAD_BYTES + sizeof(struct fl_prepare);
@@ -28,6 +29,21 @@ size_t front_launcher_size(uint32_t type)
         return HEAD_BYTES + sizeof(struct fl_deadline);
     case FL_REKEY:
         return HEAD_BYTES + sizeof(struct fl_rekey);
+    case FL_LIMITS:
+        return HEAD_BYTES + sizeof(struct fl_limits_change);
+    case FL_USAGE:
+        return HEAD_BYTES + sizeof(struct fl_name);
+    case FL_SNAPSHOT:
+    case FL_SNAPSHOT_DROP:
+        return HEAD_BYTES + sizeof(struct fl_snapshot);
+    case FL_VOLUME_DROP:
+        return HEAD_BYTES + sizeof(struct fl_volume_drop);
+    case FL_USED:
+        return HEAD_BYTES + sizeof(struct fl_used);
+    case FL_KEPT:
+        return HEAD_BYTES + sizeof(struct fl_kept);
+    case FL_TEMPLATE:
+        return HEAD_BYTES + sizeof(struct fl_template);
     case FL_IDENTITY:
         return HEAD_BYTES + sizeof(struct fl_identity);
     case FL_SANDBOX:
@@ -44,7 +60,7 @@ size_t front_launcher_size(uint32_t type)
 static bool is_from_front(uint32_t type)
 {
     return type == FL_READY || type == FL_PREPARE || type == FL_DESTROY || type == FL_DEADLINE || type == FL_REKEY ||
-           type == FL_ENDING;
+           (type >= FL_ENDING && type <= FL_VOLUME_DROP);
 }
 
 /* Ended by a NUL within its field, and nothing hides behind that. */
@@ -106,6 +122,93 @@ static bool check_keeping(uint32_t epoch, const char env[static ENV_BYTES], stru
     return (epoch > 0 || wrong(err, "epoch")) && (env_is_whole(env) || wrong(err, "env"));
 }
 
+static bool is_zero(const uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (bytes[i] != 0)
+            return false;
+    }
+    return true;
+}
+
+/* "" or an id. */
+static bool check_snapshot(const char id[static FRONT_LAUNCHER_SNAPSHOT_BYTES], bool needed, struct error *err)
+{
+    bool is_one = id[0] ? random_is_id(id, "snp") : !needed;
+    return (is_padded(id, FRONT_LAUNCHER_SNAPSHOT_BYTES) && is_one) || wrong(err, "snapshot");
+}
+
+static bool has_control(const char *text)
+{
+    for (; *text; text++) {
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            return true;
+    }
+    return false;
+}
+
+/* `path` cut into names by single slashes, none of them "." or "..". */
+static bool is_clean(const char *path)
+{
+    while (*path) {
+        size_t length = strcspn(path, "/");
+        if (length == 0 || (length == 1 && path[0] == '.') || (length == 2 && path[0] == '.' && path[1] == '.'))
+            return false;
+        path += length;
+        if (*path == '/' && *++path == '\0')
+            return false;
+    }
+    return true;
+}
+
+static bool check_path(const char path[static FRONT_LAUNCHER_PATH_BYTES], const char *field, struct error *err)
+{
+    bool is_path = is_padded(path, FRONT_LAUNCHER_PATH_BYTES) && path[0] == '/' && is_clean(path + 1);
+    return (is_path && !has_control(path)) || wrong(err, field);
+}
+
+static bool check_owner(const char owner[static FRONT_LAUNCHER_OWNER_BYTES], struct error *err)
+{
+    return (is_padded(owner, FRONT_LAUNCHER_OWNER_BYTES) &&
+            text_is_made_of(owner, FRONT_LAUNCHER_OWNER_BYTES - 1, "")) ||
+           wrong(err, "volume owner");
+}
+
+static bool check_volume_name(const char name[static FRONT_LAUNCHER_PATH_BYTES], struct error *err)
+{
+    return (is_padded(name, FRONT_LAUNCHER_PATH_BYTES) &&
+            text_is_made_of(name, FRONT_LAUNCHER_NAME_BYTES - 1, NAME_EXTRA) && name[0] != '.') ||
+           wrong(err, "volume name");
+}
+
+static bool check_volume(const struct fl_volume *volume, struct error *err)
+{
+    bool is_host = volume->kind == FL_VOLUME_HOST;
+    if ((!is_host && volume->kind != FL_VOLUME_NAMED) || volume->read_only > 1 ||
+        !is_zero(volume->reserved, sizeof volume->reserved))
+        return wrong(err, "volume");
+    if (is_host ? !check_path(volume->source, "volume source", err)
+                : !check_owner(volume->owner, err) || !check_volume_name(volume->source, err))
+        return false;
+    bool is_below = is_padded(volume->sub_path, sizeof volume->sub_path) && is_clean(volume->sub_path) &&
+                    !has_control(volume->sub_path);
+    return is_below ? check_path(volume->path, "volume path", err) : wrong(err, "volume sub_path");
+}
+
+static bool check_volumes(const struct fl_prepare *prepare, struct error *err)
+{
+    if (prepare->volume_count > FRONT_LAUNCHER_VOLUMES)
+        return wrong(err, "count of volumes");
+    for (size_t i = 0; i < FRONT_LAUNCHER_VOLUMES; i++) {
+        const struct fl_volume *volume = &prepare->volumes[i];
+        bool is_right = i < prepare->volume_count ? check_volume(volume, err)
+                                                  : is_zero((const uint8_t *)volume, sizeof *volume) || wrong(err, "volume");
+        if (!is_right)
+            return false;
+    }
+    return true;
+}
+
 static bool check_prepare(const struct fl_prepare *prepare, struct error *err)
 {
     if (!check_id(prepare->id, err) || !check_hostname(prepare->hostname, err) ||
@@ -113,13 +216,33 @@ static bool check_prepare(const struct fl_prepare *prepare, struct error *err)
         !check_name(prepare->isolation, NAME_EXTRA, "isolation", err) ||
         !check_keeping(prepare->epoch, prepare->env, err))
         return false;
-    return prepare->deadline_wall_ms > 0 || wrong(err, "deadline");
+    if (prepare->root_allowed > 1 || !is_zero(prepare->reserved, sizeof prepare->reserved))
+        return wrong(err, "root_allowed");
+    return check_snapshot(prepare->snapshot, false, err) && check_volumes(prepare, err) &&
+           (prepare->deadline_wall_ms > 0 || wrong(err, "deadline"));
+}
+
+static bool check_kept(const struct fl_kept *kept, struct error *err)
+{
+    return check_id(kept->id, err) && check_snapshot(kept->snapshot, true, err) &&
+           check_name(kept->template_name, NAME_EXTRA, "template", err) &&
+           check_name(kept->storage, NAME_EXTRA, "storage", err);
+}
+
+static bool check_template(const struct fl_template *template, struct error *err)
+{
+    bool is_text = is_padded(template->digest, sizeof template->digest) && !has_control(template->digest) &&
+                   is_padded(template->source, sizeof template->source) && !has_control(template->source);
+    return check_name(template->name, NAME_EXTRA, "template", err) &&
+           ((is_text && template->first <= 1) || wrong(err, "template"));
 }
 
 static bool check_identity(const struct fl_identity *identity, struct error *err)
 {
     if (!check_name(identity->node, NAME_EXTRA, "node", err) ||
         !check_name(identity->issuer, NAME_EXTRA, "issuer", err))
+        return false;
+    if (!check_name(identity->storage, NAME_EXTRA, "storage", err))
         return false;
     if (!is_padded(identity->negotiator_url, sizeof identity->negotiator_url))
         return wrong(err, "negotiator_url");
@@ -137,7 +260,11 @@ static bool check_sandbox(const struct fl_sandbox *sandbox, struct error *err)
     if (!is_padded(path, sizeof sandbox->socket_path) || !text_is_made_of(path, sizeof sandbox->socket_path, "/._") ||
         path[0] == '/' || strstr(path, ".."))
         return wrong(err, "socket_path");
-    return (sandbox->init_pid > 0 && sandbox->reused <= 1) || wrong(err, "init_pid");
+    if (!env_is_whole(sandbox->template_env) || !check_path(sandbox->workdir, "workdir", err))
+        return wrong(err, "template's facts");
+    bool in_range = sandbox->uid > 0 && sandbox->uid < 65535 && sandbox->gid < 65535 && sandbox->root_allowed <= 1;
+    return (in_range && sandbox->init_pid > 0 && sandbox->reused <= 1 && sandbox->was_warm <= 1) ||
+           wrong(err, "init_pid");
 }
 
 static bool check_refused(const struct error *refused, struct error *err)
@@ -162,6 +289,22 @@ static bool check_body(const struct front_launcher_message *message, struct erro
     case FL_DEADLINE:
         return check_id(message->as.deadline.id, err) &&
                (message->as.deadline.deadline_wall_ms > 0 || wrong(err, "deadline"));
+    case FL_LIMITS:
+        return check_id(message->as.limits.id, err);
+    case FL_USAGE:
+        return check_id(message->as.name.id, err);
+    case FL_USED:
+        return check_id(message->as.used.id, err);
+    case FL_SNAPSHOT:
+        return check_id(message->as.snapshot.id, err) && check_snapshot(message->as.snapshot.snapshot, true, err);
+    case FL_SNAPSHOT_DROP:
+        return check_snapshot(message->as.snapshot.snapshot, true, err);
+    case FL_VOLUME_DROP:
+        return check_owner(message->as.volume_drop.owner, err) && check_volume_name(message->as.volume_drop.source, err);
+    case FL_KEPT:
+        return check_kept(&message->as.kept, err);
+    case FL_TEMPLATE:
+        return check_template(&message->as.template, err);
     case FL_REKEY: /* the box is bytes: it opens or it does not */
         return message->as.rekey.epoch > 1 || wrong(err, "epoch");
     case FL_IDENTITY:
@@ -175,7 +318,7 @@ static bool check_body(const struct front_launcher_message *message, struct erro
                check_name(message->as.ended.reason, REASON_EXTRA, "reason", err) &&
                (message->as.ended.epoch > 0 || wrong(err, "epoch"));
     default:
-        return true; /* FL_READY, FL_ADOPTED and FL_REKEYED have no body */
+        return true; /* FL_READY, FL_ADOPTED, FL_REKEYED and FL_DONE have no body */
     }
 }
 

@@ -16,6 +16,9 @@
 
 #define FRONT_LAUNCHER_ID_BYTES   32 /* a sandbox id with NUL */
 #define FRONT_LAUNCHER_NAME_BYTES 64 /* any name with NUL */
+#define FRONT_LAUNCHER_PATH_BYTES 256
+#define FRONT_LAUNCHER_VOLUMES    8
+#define FRONT_LAUNCHER_OWNER_BYTES 40 /* of a volume: a hash of the principal, [a-z0-9], with NUL */
 
 enum front_launcher_type {
     /* front -> launcher */
@@ -35,7 +38,18 @@ enum front_launcher_type {
     /* launcher -> front */
     FL_REKEYED, /* it is durable; the launcher ends this front and starts the next under the new key */
     /* front -> launcher */
-    FL_ENDING /* init was asked to end all and go: what the launcher says of it when it does; no answer */
+    FL_ENDING, /* init was asked to end all and go: what the launcher says of it when it does; no answer */
+    FL_LIMITS, /* other limits for a living sandbox; answered with FL_SANDBOX (no descriptors) or FL_REFUSED */
+    FL_USAGE,  /* what it uses that the front cannot see; answered with FL_USED or FL_REFUSED */
+    FL_SNAPSHOT, /* keep what it has on disk; `run` is frozen by the front and stays so until FL_KEPT or FL_REFUSED */
+    FL_SNAPSHOT_DROP, /* answered with FL_DONE or FL_REFUSED */
+    FL_VOLUME_DROP,   /* answered with FL_DONE or FL_REFUSED */
+    /* launcher -> front */
+    FL_USED,
+    FL_KEPT,    /* the snapshot is durable */
+    FL_DONE,    /* no body */
+    FL_TEMPLATE /* a template of this node; all of them after FL_IDENTITY, and again when they change: the first of a
+                   round has `first` set */
 };
 
 /* Descriptors of FL_SANDBOX, in this order. */
@@ -47,6 +61,7 @@ enum front_launcher_fd {
     FL_FD_CPU,    /* cpu.stat of `run` (v2), O_RDONLY: usage_usec */
     FL_FD_MEMORY, /* bytes in use: v1 memory.usage_in_bytes or v2 memory.current of `run` */
     FL_FD_OOM,    /* v1 memory.oom_control or v2 memory.events of `run`: the line "oom_kill N" */
+    FL_FD_PIDS,   /* pids.current: v1, or v2 of `run` */
     FL_FDS
 };
 
@@ -56,7 +71,28 @@ struct fl_limits {
     uint32_t pids;         /* 16..1,000,000 */
     uint64_t memory_bytes; /* >= 16 MiB */
     uint64_t disk_bytes;   /* of the writable layer; 0: the storage's default */
+    uint32_t open_files;   /* RLIMIT_NOFILE of each command, 16..1,048,576; 0: the default */
+    uint32_t commands;     /* at once, 1..1000; 0: the default. The front's to keep */
+    uint64_t output_bytes; /* of output kept for all commands, 64 KiB..1 GiB; 0: the default. The front's to keep */
 };
+
+enum fl_volume_kind {
+    FL_VOLUME_NAMED = 1, /* `source` of `owner`; made when it is not there */
+    FL_VOLUME_HOST       /* `source` is a path, or lies below one, of the launcher's own list */
+};
+
+struct fl_volume {
+    uint8_t kind; /* enum fl_volume_kind */
+    uint8_t read_only;
+    uint8_t reserved[6];
+    uint64_t size_bytes; /* named: the quota it is made with; 0: the default */
+    char owner[FRONT_LAUNCHER_OWNER_BYTES];
+    char source[FRONT_LAUNCHER_PATH_BYTES];
+    char sub_path[FRONT_LAUNCHER_PATH_BYTES]; /* relative, below the source, no "..": "" all of it */
+    char path[FRONT_LAUNCHER_PATH_BYTES];     /* inside: absolute, normalised, not of those the sandbox needs */
+};
+
+#define FRONT_LAUNCHER_SNAPSHOT_BYTES 32 /* "snp_..." with NUL */
 
 struct fl_prepare {
     char id[FRONT_LAUNCHER_ID_BYTES];
@@ -67,6 +103,53 @@ struct fl_prepare {
     int64_t deadline_wall_ms; /* hard deadline, UTC; at most config max_lifetime from now */
     uint32_t epoch;           /* lowest key epoch in force, from 1; one already running keeps the higher of the two */
     char env[ENV_BYTES];      /* variables of every command; one already running keeps those it has */
+    char snapshot[FRONT_LAUNCHER_SNAPSHOT_BYTES]; /* what it begins with: "" nothing. Then template_name is not looked at */
+    uint8_t root_allowed;                         /* commands may run as the user namespace's root, if the node allows */
+    uint8_t volume_count;
+    uint8_t reserved[6];
+    struct fl_volume volumes[FRONT_LAUNCHER_VOLUMES];
+};
+
+struct fl_limits_change {
+    char id[FRONT_LAUNCHER_ID_BYTES];
+    struct fl_limits limits; /* all of them; 0 in a field: as it is */
+};
+
+struct fl_name { /* FL_USAGE */
+    char id[FRONT_LAUNCHER_ID_BYTES];
+};
+
+struct fl_used {
+    char id[FRONT_LAUNCHER_ID_BYTES];
+    uint64_t disk_bytes;
+};
+
+struct fl_snapshot { /* FL_SNAPSHOT, FL_SNAPSHOT_DROP (no id) */
+    char id[FRONT_LAUNCHER_ID_BYTES];
+    char snapshot[FRONT_LAUNCHER_SNAPSHOT_BYTES];
+};
+
+struct fl_kept {
+    char id[FRONT_LAUNCHER_ID_BYTES];
+    char snapshot[FRONT_LAUNCHER_SNAPSHOT_BYTES];
+    char template_name[FRONT_LAUNCHER_NAME_BYTES];
+    char storage[FRONT_LAUNCHER_NAME_BYTES];
+    uint64_t size_bytes;
+};
+
+struct fl_volume_drop {
+    char owner[FRONT_LAUNCHER_OWNER_BYTES];
+    char source[FRONT_LAUNCHER_PATH_BYTES];
+};
+
+struct fl_template {
+    uint32_t first; /* 1: what was told before is over */
+    uint32_t reserved;
+    uint64_t size_bytes;
+    int64_t created_ms;
+    char name[FRONT_LAUNCHER_NAME_BYTES];
+    char digest[80];
+    char source[FRONT_LAUNCHER_PATH_BYTES];
 };
 
 struct fl_destroy {
@@ -93,6 +176,8 @@ struct fl_identity {
     struct key link_to_node;   /* KDF(node key, link, "negotiator"): what the negotiator sends */
     struct key link_from_node; /* KDF(node key, link, "sandboxd") */
     uint32_t slots_max;        /* sandboxes this node takes */
+    uint32_t reserved;
+    char storage[FRONT_LAUNCHER_NAME_BYTES]; /* "btrfs", "tmpfs", "folder" */
 };
 
 struct fl_sandbox {
@@ -100,7 +185,7 @@ struct fl_sandbox {
     char hostname[FRONT_LAUNCHER_NAME_BYTES];
     char template_name[FRONT_LAUNCHER_NAME_BYTES];
     char isolation[FRONT_LAUNCHER_NAME_BYTES]; /* "namespaces" */
-    char storage[FRONT_LAUNCHER_NAME_BYTES];   /* "tmpfs" */
+    char storage[FRONT_LAUNCHER_NAME_BYTES];   /* "btrfs", "tmpfs", "folder" */
     struct fl_limits limits;                   /* in force */
     uint32_t slot;
     uint32_t uid_base; /* host uid of the sandbox's uid 0; init's peer uid */
@@ -111,6 +196,12 @@ struct fl_sandbox {
     char socket_path[64]; /* init.sock, below STATE/sandboxd/run: "12/init.sock" */
     uint32_t epoch;       /* as in fl_prepare */
     char env[ENV_BYTES];
+    char template_env[ENV_BYTES];           /* below env */
+    char workdir[FRONT_LAUNCHER_PATH_BYTES]; /* where commands start; absolute, inside */
+    uint32_t uid, gid;                       /* of commands, inside */
+    uint8_t root_allowed;
+    uint8_t was_warm; /* it was taken from the pool */
+    uint8_t reserved[6];
 };
 
 struct fl_ended {
@@ -130,6 +221,13 @@ struct front_launcher_message {
         struct fl_destroy destroy; /* FL_ENDING too */
         struct fl_deadline deadline;
         struct fl_rekey rekey;
+        struct fl_limits_change limits;
+        struct fl_name name;
+        struct fl_snapshot snapshot;
+        struct fl_volume_drop volume_drop;
+        struct fl_used used;
+        struct fl_kept kept;
+        struct fl_template template;
         struct fl_identity identity;
         struct fl_sandbox sandbox;
         struct fl_ended ended;

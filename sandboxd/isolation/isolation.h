@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define ISOLATION_STATS 6 /* descriptors of struct isolation_sandbox beside the pidfd */
+#define ISOLATION_STATS 7 /* descriptors of struct isolation_sandbox beside the pidfd */
 
 /** What is to be made. All checked by the launcher's policy before. */
 struct isolation_plan {
@@ -42,7 +42,7 @@ struct isolation_sandbox {
     pid_t init_pid;
     uint64_t init_start;        /* field 22 of /proc/<pid>/stat: with the pid and the boot it names the process */
     int init;                   /* pidfd */
-    int stats[ISOLATION_STATS]; /* kill, freeze, events, cpu, memory, oom: see enum front_launcher_fd */
+    int stats[ISOLATION_STATS]; /* kill, freeze, events, cpu, memory, oom, pids: see enum front_launcher_fd */
 };
 
 /** One layer as `parley doctor` shows it. */

@@ -123,6 +123,8 @@ static void say_sandbox(struct dialogue *dialogue, uint64_t request, const struc
     said->deadline_wall_ms = record->deadline_wall_ms;
     said->epoch = record->epoch;
     memcpy(said->env, record->env, sizeof said->env);
+    (void)!text_copy(said->workdir, sizeof said->workdir, "/workspace");
+    said->uid = said->gid = 1000;
     key_sandbox_root(&said->root, &dialogue->identity->node_key, record->id);
     snprintf(said->socket_path, sizeof said->socket_path, "%" PRIu32 "/init.sock", record->slot);
 }
@@ -138,6 +140,7 @@ static void say_identity(struct dialogue *dialogue, uint64_t request)
     key_link(&said->link_to_node, &identity->node_key, "negotiator");
     key_link(&said->link_from_node, &identity->node_key, "sandboxd");
     said->slots_max = (uint32_t)dialogue->settings->slots_max;
+    (void)!text_copy(said->storage, sizeof said->storage, "tmpfs");
 }
 
 /* --- answering --- */

@@ -195,6 +195,7 @@ bool cgroup_slot_open_stats(const struct cgroup_layout *layout, uint32_t slot, i
                             struct error *err)
 {
     bool memory_v1 = layout->v1[CGROUP_MEMORY][0] != '\0';
+    bool pids_v1 = layout->v1[CGROUP_PIDS][0] != '\0';
     const char *memory_base = memory_v1 ? layout->v1[CGROUP_MEMORY] : layout->unified;
     struct {
         const char *base, *file;
@@ -206,6 +207,7 @@ bool cgroup_slot_open_stats(const struct cgroup_layout *layout, uint32_t slot, i
         {layout->unified, "/run/cpu.stat", O_RDONLY},
         {memory_base, memory_v1 ? "/memory.usage_in_bytes" : "/run/memory.current", O_RDONLY},
         {memory_base, memory_v1 ? "/memory.oom_control" : "/run/memory.events", O_RDONLY},
+        {pids_v1 ? layout->v1[CGROUP_PIDS] : layout->unified, pids_v1 ? "/pids.current" : "/run/pids.current", O_RDONLY},
     };
     int opened[ISOLATION_STATS];
     for (size_t i = 0; i < ISOLATION_STATS; i++) {

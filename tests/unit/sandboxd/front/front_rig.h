@@ -83,12 +83,15 @@ static void front_send_sandbox(const struct front_rig *rig, uint64_t request)
     key_sandbox_root(&sandbox->root, &rig->node_key, FRONT_SANDBOX);
     strcpy(sandbox->socket_path, "1/init.sock");
     sandbox->epoch = 1;
+    strcpy(sandbox->workdir, "/workspace");
+    sandbox->uid = sandbox->gid = 1000;
     strcpy(sandbox->env, "GIVEN=by-launcher");
     int fds[FL_FDS] = {(int)syscall(SYS_pidfd_open, rig->init.pid, 0),
                        front_open(rig->init.cgroup, "cgroup.kill", O_WRONLY),
                        front_open(rig->init.cgroup, "run/cgroup.freeze", O_RDWR),
                        front_open(rig->init.cgroup, "run/cgroup.events", O_RDONLY),
                        front_open(rig->init.cgroup, "run/cpu.stat", O_RDONLY),
+                       front_open("/dev", "null", O_RDONLY),
                        front_open("/dev", "null", O_RDONLY),
                        front_open("/dev", "null", O_RDONLY)};
     struct error err = {0};
@@ -126,6 +129,7 @@ static void front_greet(struct front_rig *rig, bool with_sandbox)
     strcpy(message.as.identity.issuer, "dpl_test");
     message.as.identity.incarnation = ++rig->incarnation;
     message.as.identity.slots_max = 10;
+    strcpy(message.as.identity.storage, "tmpfs");
     key_link(&message.as.identity.link_to_node, &rig->node_key, "negotiator");
     key_link(&message.as.identity.link_from_node, &rig->node_key, "sandboxd");
     front_send(rig, &message);

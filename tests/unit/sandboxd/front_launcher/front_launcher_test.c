@@ -21,7 +21,7 @@ static struct front_launcher_message prepare(void)
     memcpy(message.as.prepare.hostname, "brisk-otter", 12);
     memcpy(message.as.prepare.template_name, "base", 5);
     memcpy(message.as.prepare.isolation, "auto", 5);
-    message.as.prepare.limits = (struct fl_limits){1000, 256, 512 << 20, 0};
+    message.as.prepare.limits = (struct fl_limits){.cpu_milli = 1000, .pids = 256, .memory_bytes = 512 << 20};
     message.as.prepare.deadline_wall_ms = 1;
     message.as.prepare.epoch = 1;
     return message;
@@ -37,8 +37,9 @@ static struct front_launcher_message sandbox(void)
     memcpy(as->isolation, "namespaces", 11);
     memcpy(as->storage, "tmpfs", 6);
     memcpy(as->socket_path, "12/init.sock", 13);
+    memcpy(as->workdir, "/workspace", 11);
     as->init_pid = 4711;
-    as->epoch = 1;
+    as->epoch = as->uid = 1;
     return message;
 }
 
@@ -56,14 +57,14 @@ static void test_sizes(void)
     struct error err = {0};
     struct front_launcher_message message = prepare();
     size_t size = front_launcher_size(FL_PREPARE);
-    CHECK(size > 0 && size < sizeof message);
+    CHECK(size > 0 && size <= sizeof message);
     CHECK(front_launcher_check(&message, size, 0, FL_FROM_FRONT, &err));
     CHECK(!front_launcher_check(&message, size - 1, 0, FL_FROM_FRONT, &err));
     CHECK(!front_launcher_check(&message, size + 1, 0, FL_FROM_FRONT, &err));
     CHECK(!front_launcher_check(&message, 3, 0, FL_FROM_FRONT, &err));
     CHECK(front_launcher_size(0) == 0);
-    CHECK(front_launcher_size(FL_ENDING + 1) == 0);
-    for (uint32_t type = FL_READY; type <= FL_ENDING; type++)
+    CHECK(front_launcher_size(FL_TEMPLATE + 1) == 0);
+    for (uint32_t type = FL_READY; type <= FL_TEMPLATE; type++)
         CHECK(front_launcher_size(type) >= 16 && front_launcher_size(type) <= sizeof message);
 }
 

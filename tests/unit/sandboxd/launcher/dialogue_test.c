@@ -197,7 +197,7 @@ static struct front_launcher_message prepare(char last)
     memcpy(as->hostname, "box", 4);
     memcpy(as->template_name, "base", 5);
     memcpy(as->isolation, "auto", 5);
-    as->limits = (struct fl_limits){1000, 64, 64 << 20, 0};
+    as->limits = (struct fl_limits){.cpu_milli = 1000, .pids = 64, .memory_bytes = 64 << 20};
     as->deadline_wall_ms = clock_wall_ms() + 60000;
     as->epoch = 2;
     memcpy(as->env, "LETTER=?", 9);

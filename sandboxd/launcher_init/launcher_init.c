@@ -1,0 +1,123 @@
+/* launcher_init.c - see launcher_init.h. */
+#include "sandboxd/launcher_init/launcher_init.h"
+
+#include "shared/base/fd.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define HEAD_BYTES offsetof(struct launcher_init_message, as)
+
+enum { IDS_MAX = 65534, FILES_MIN = 16, FILES_MAX = 1048576 };
+
+size_t launcher_init_size(uint32_t type)
+{
+    switch (type) {
+    case LI_BARRIER:
+    case LI_READY:
+        return HEAD_BYTES;
+    case LI_FAILED:
+        return HEAD_BYTES + sizeof(struct error);
+    case LI_BECOME:
+        return HEAD_BYTES + sizeof(struct li_become);
+    default:
+        return 0;
+    }
+}
+
+static bool wrong(struct error *err, const char *field)
+{
+    return error_set(err, ERROR_INVALID, "launcher_init: impossible %s", field);
+}
+
+/* Ended by a NUL within its field, NULs behind it, and no control characters. */
+static bool is_text(const char *field, size_t size)
+{
+    size_t length = strnlen(field, size);
+    for (size_t i = 0; i < size; i++) {
+        unsigned char byte = (unsigned char)field[i];
+        if (i < length ? byte < ' ' || byte == 0x7f : byte != 0)
+            return false;
+    }
+    return length < size;
+}
+
+static bool check_volume(const struct li_volume *volume, bool is_there, struct error *err)
+{
+    if (!is_text(volume->path, sizeof volume->path))
+        return wrong(err, "volume path");
+    bool is_absolute = volume->path[0] == '/' && volume->path[1] != '\0' && !strstr(volume->path, "/../") &&
+                       !strstr(volume->path, "//");
+    return (is_there ? is_absolute : volume->path[0] == '\0') || wrong(err, "volume path");
+}
+
+static bool check_become(const struct li_become *become, size_t fd_count, struct error *err)
+{
+    if (!is_text(become->hostname, sizeof become->hostname) || become->hostname[0] == '\0')
+        return wrong(err, "hostname");
+    bool in_range = become->uid >= 1 && become->uid <= IDS_MAX && become->gid <= IDS_MAX && become->root_allowed <= 1 &&
+                    become->open_files >= FILES_MIN && become->open_files <= FILES_MAX && become->shared_bytes > 0 &&
+                    become->reserved[0] == 0 && become->reserved[1] == 0;
+    if (!in_range)
+        return wrong(err, "number");
+    if (become->volume_count > LAUNCHER_INIT_VOLUMES || fd_count != become->volume_count)
+        return wrong(err, "count of volumes");
+    for (size_t i = 0; i < LAUNCHER_INIT_VOLUMES; i++) {
+        if (!check_volume(&become->volumes[i], i < become->volume_count, err))
+            return false;
+    }
+    return true;
+}
+
+static bool check_failed(const struct error *failed, struct error *err)
+{
+    int kind = 0; /* an enum read from the wire: any other value is undefined to compare */
+    memcpy(&kind, &failed->kind, sizeof kind);
+    if (kind <= ERROR_NONE || kind >= ERROR_KINDS)
+        return wrong(err, "error kind");
+    return strnlen(failed->message, sizeof failed->message) < sizeof failed->message || wrong(err, "error text");
+}
+
+bool launcher_init_check(const struct launcher_init_message *message, size_t size, size_t fd_count,
+                         enum launcher_init_end sender, struct error *err)
+{
+    if (size < HEAD_BYTES || launcher_init_size(message->type) != size)
+        return error_set(err, ERROR_INVALID, "launcher_init: %zu bytes are no message", size);
+    if ((message->type == LI_BECOME) != (sender == LI_FROM_LAUNCHER) || message->reserved != 0)
+        return error_set(err, ERROR_INVALID, "launcher_init: type %u from the wrong end", message->type);
+    if (message->type == LI_BECOME)
+        return check_become(&message->as.become, fd_count, err);
+    if (fd_count != 0)
+        return error_set(err, ERROR_INVALID, "launcher_init: type %u with descriptors", message->type);
+    return message->type != LI_FAILED || check_failed(&message->as.failed, err);
+}
+
+bool launcher_init_send(int socket, const struct launcher_init_message *message, const int *fds, size_t fd_count,
+                        struct error *err)
+{
+    size_t size = launcher_init_size(message->type);
+    if (size == 0)
+        return error_set(err, ERROR_INVALID, "launcher_init: no type %u", message->type);
+    return fd_send_message(socket, message, size, fds, fd_count, err);
+}
+
+int launcher_init_receive(int socket, struct launcher_init_message *message, enum launcher_init_end sender, int *fds,
+                          size_t *fd_count, struct error *err)
+{
+    int received[FD_MESSAGE_FDS];
+    size_t count = 0;
+    struct launcher_init_message got = {0};
+    ssize_t size = fd_receive_message(socket, &got, sizeof got, received, &count, err);
+    if (size <= 0)
+        return size < 0 ? -1 : 0;
+    if (!launcher_init_check(&got, (size_t)size, count, sender, err)) {
+        for (size_t i = 0; i < count; i++)
+            close(received[i]);
+        return -1;
+    }
+    *message = got;
+    for (size_t i = 0; i < count; i++)
+        fds[i] = received[i];
+    *fd_count = count;
+    return 1;
+}
