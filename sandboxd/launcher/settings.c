@@ -22,6 +22,18 @@ static const struct config_row ROWS[] = {
     {"memory_mb_max", CONFIG_NUMBER, FIELD(memory_mb_max), "65536", 16, 1 << 24, "MiB, of one sandbox"},
     {"disk_mb_max", CONFIG_NUMBER, FIELD(disk_mb_max), "65536", 1, 1 << 24, "MiB, of one sandbox"},
     {"pids_max", CONFIG_NUMBER, FIELD(pids_max), "32768", 16, 1000000, "processes and threads of one sandbox"},
+    {"storage", CONFIG_TEXT, FIELD(storage), "auto", 0, 0, "where sandboxes write: auto, btrfs, tmpfs or folder"},
+    {"pool_mb_max", CONFIG_NUMBER, FIELD(pool_mb_max), "0", 0, 1 << 30, "MiB of the btrfs pool, 0: half of the free"},
+    {"warm", CONFIG_NUMBER, FIELD(warm), "2", 0, 1000, "sandboxes kept ready for each template; 0 none"},
+    {"warm_max", CONFIG_NUMBER, FIELD(warm_max), "64", 0, SLOTS, "sandboxes kept ready over all"},
+    {"warm_memory_mb", CONFIG_NUMBER, FIELD(warm_memory_mb), "256", 0, 1 << 20, "MiB that those may take, 1.5 each"},
+    {"root_user", CONFIG_TEXT, FIELD(root_user), "never", 0, 0, "allowed: commands may be root inside; or never"},
+    {"volume_hosts", CONFIG_TEXT, FIELD(volume_hosts), NULL, 0, 0, "FOLDER[:ro],...: host folders that may be mounted"},
+    {"volume_mb", CONFIG_NUMBER, FIELD(volume_mb), "1024", 1, 1 << 24, "MiB, quota of a volume that asks for none"},
+    {"node_snapshots_max", CONFIG_NUMBER, FIELD(snapshots_max), "1000", 0, 1000000, "snapshots kept on this node"},
+    {"open_files_max", CONFIG_NUMBER, FIELD(open_files_max), "65536", 16, 1048576, "of a command; the default too"},
+    {"commands_max", CONFIG_NUMBER, FIELD(commands_max), "1000", 1, 1000, "of a sandbox at once; the default too"},
+    {"output_mb", CONFIG_NUMBER, FIELD(output_mb), "16", 1, 1024, "MiB of output kept for a sandbox, the default"},
     {"front_user", CONFIG_TEXT, FIELD(front_user), "parley-sandboxd", 0, 0, "host user that faces the clients"},
     {"front_uid", CONFIG_NUMBER, FIELD(front_uid), "58702", 1, 0x7fffffff, "its uid and gid where it does not exist"},
     {"init", CONFIG_TEXT, FIELD(init), NULL, 0, 0, "the parley-init program; beside parley-sandboxd"},
@@ -39,6 +51,20 @@ static const char *const FOREIGN[] = {
     "ttl_max", "idle_timeout", "lease_lifetime",  "cpu_milli",       "memory_mb", "disk_mb",
     "pids",    "node_calls",   "call_timeout",    "audit_keep_days", NULL};
 
+static bool check_words(const struct settings *settings, struct error *err)
+{
+    static const char *const STORAGES[] = {"auto", "btrfs", "tmpfs", "folder"};
+    bool is_storage = false;
+    for (size_t i = 0; i < sizeof STORAGES / sizeof STORAGES[0]; i++)
+        is_storage = is_storage || text_equal(settings->storage, STORAGES[i]);
+    if (!is_storage)
+        return error_set(err, ERROR_INVALID, "storage: \"%.32s\" is none of auto, btrfs, tmpfs, folder",
+                         settings->storage);
+    if (text_equal(settings->root_user, "never") || text_equal(settings->root_user, "allowed"))
+        return true;
+    return error_set(err, ERROR_INVALID, "root_user: \"%.32s\" is neither never nor allowed", settings->root_user);
+}
+
 static bool check_sync(const char *sync, struct error *err)
 {
     if (text_equal(sync, "batch") || text_equal(sync, "always"))
@@ -51,7 +77,8 @@ bool settings_load(struct settings *settings, int argc, char *const argv[], stru
     AUTO_SETTINGS loaded = {0};
     if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err) ||
         !config_check_listener(loaded.listen_host, loaded.insecure_http, err) ||
-        !config_set_log_level(loaded.log_level, err) || !check_sync(loaded.audit_sync, err))
+        !config_set_log_level(loaded.log_level, err) || !check_sync(loaded.audit_sync, err) ||
+        !check_words(&loaded, err))
         return false;
     *settings = loaded;
     loaded = (struct settings){0};

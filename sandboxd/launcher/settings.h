@@ -22,6 +22,18 @@ struct settings {
     int64_t memory_mb_max; /* of one sandbox; MiB */
     int64_t disk_mb_max;   /* of one sandbox; MiB */
     int64_t pids_max;      /* of one sandbox */
+    char *storage;         /* where sandboxes write: auto, btrfs, tmpfs, folder (storage/storage.h) */
+    int64_t pool_mb_max;   /* MiB the btrfs pool may grow to; 0: half of what is free when it is made */
+    int64_t warm;          /* sandboxes kept ready for each template; 0 none */
+    int64_t warm_max;      /* ... over all */
+    int64_t warm_memory_mb; /* MiB; ... counted as WARM_MEMORY_KIB each */
+    char *root_user;       /* "never" or "allowed": whether commands may run as the root of their user namespace */
+    char *volume_hosts;    /* "FOLDER[:ro],...": host folders that may be mounted, they or what lies below; NULL none */
+    int64_t volume_mb;     /* MiB; the quota of a named volume that asks for none */
+    int64_t snapshots_max; /* snapshots of this node at once */
+    int64_t open_files_max; /* of one command; the default too */
+    int64_t commands_max;  /* of one sandbox at once; the default too */
+    int64_t output_mb;     /* MiB of output kept for one sandbox that asks for nothing else */
     char *front_user;      /* host user the front becomes */
     int64_t front_uid;     /* its uid and gid when no such user exists */
     char *init;            /* path of parley-init; NULL: beside this program */
