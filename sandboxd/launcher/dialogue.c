@@ -235,6 +235,13 @@ static void answer_rekey(struct dialogue *dialogue, uint64_t request, const stru
     dialogue->rekeyed = true;
 }
 
+/* Asked by a front that is newer than what this launcher can do. */
+static void answer_unable(struct dialogue *dialogue, const struct front_launcher_message *message)
+{
+    struct error *why = &say(dialogue, FL_REFUSED, message->request)->message.as.refused;
+    error_set(why, ERROR_INTERNAL, "this launcher does not know how to answer type %" PRIu32, message->type);
+}
+
 static bool answer(struct dialogue *dialogue, const struct front_launcher_message *message, struct error *err)
 {
     if (dialogue->waiting > WAITING_MAX)
@@ -259,6 +266,13 @@ static bool answer(struct dialogue *dialogue, const struct front_launcher_messag
         return true;
     case FL_REKEY:
         answer_rekey(dialogue, message->request, &message->as.rekey);
+        return true;
+    case FL_LIMITS:
+    case FL_USAGE:
+    case FL_SNAPSHOT:
+    case FL_SNAPSHOT_DROP:
+    case FL_VOLUME_DROP:
+        answer_unable(dialogue, message);
         return true;
     default:
         return error_set(err, ERROR_INVALID, "the front sent type %" PRIu32, message->type);
