@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FAMILY_KEEP_S = 60, TOKEN_KEEP_S = 120 };
+/* Longer than a token may be refreshed after its end (60 s), whatever the alarm and the clock do meanwhile. */
+enum { FAMILY_KEEP_S = 120, TOKEN_KEEP_S = 120 };
 
 /* An id has at most 63 bytes: it always fits. */
 struct id_key {
