@@ -1,10 +1,10 @@
 /** families.h - the tokens that descend from one grant, as the ledger knows them, so that a refresh can tell a lost
  * reply from a leak. Private to this folder.
  *
- *    family/<fam>    struct family; forgotten 60 s after the latest exp of its tokens
+ *    family/<fam>    struct family; forgotten 120 s after the latest exp of its tokens
  *    token/<jti>     "<fam> <exp>": every token issued but the first of a family, whose jti is the family's id;
  *                    forgotten 120 s after exp
- *    lease/<id>      whose lease it is; forgotten 60 s after the lease's max_expires_at */
+ *    lease/<id>      whose lease it is; forgotten 120 s after the lease's max_expires_at */
 #pragma once
 
 #include "negotiator/leasing/store.h"
