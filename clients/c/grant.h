@@ -18,6 +18,9 @@ struct grant_request {
     const char *mode;      /* "ensure", "attach_only", "create_only" */
     bool sandbox_required; /* hint_policy require */
     unsigned ttl_s;
+    unsigned wait_s;    /* how long to wait while the sandbox is made; then STARTING */
+    const json_t *more; /* further members for a sandbox that is made, as {"template": "base"}; borrowed. One that is
+                           there must not differ in them: CONFLICT */
 };
 
 struct grant {

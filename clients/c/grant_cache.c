@@ -18,9 +18,11 @@ static const long TRY_EVERY_NS = 10000000;
 
 char *grant_cache_key(const struct place *place, const struct grant_request *request)
 {
-    AUTO_FREE char *names = memory_printf("%s\n%s\n%s\n%s\n%s\n%u", place->url, place->api_key, request->thread,
-                                          request->sandbox ? request->sandbox : "auto",
-                                          request->scopes ? request->scopes : "", request->ttl_s);
+    AUTO_FREE char *more = request->more ? json_dumps(request->more, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    AUTO_FREE char *names =
+        memory_printf("%s\n%s\n%s\n%s\n%s\n%u%s%s", place->url, place->api_key, request->thread,
+                      request->sandbox ? request->sandbox : "auto", request->scopes ? request->scopes : "",
+                      request->ttl_s, more ? "\n" : "", more ? more : "");
     unsigned char hash[16];
     crypto_generichash(hash, sizeof hash, (const unsigned char *)names, strlen(names), NULL, 0);
     sodium_memzero(names, strlen(names));

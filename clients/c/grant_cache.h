@@ -4,7 +4,8 @@
 
 #include "clients/c/grant.h"
 
-/** A key that names deployment, principal, thread, hint, scopes and ttl without holding the API key. The caller frees.
+/** A key that names deployment, principal, thread, hint, scopes, ttl and wishes without holding the API key. The caller
+ * frees.
  */
 char *grant_cache_key(const struct place *place, const struct grant_request *request) MUST_USE;
 

@@ -8,9 +8,11 @@
 #include <sodium.h>
 #include <string.h>
 
+static const unsigned ANSWER_S = 30; /* beyond what it waits */
+
 static json_t *negotiate_body(const struct grant_request *request)
 {
-    json_t *body = json_object();
+    json_t *body = request->more ? json_deep_copy(request->more) : json_object();
     if (request->sandbox)
         json_object_set_new(body, "sandbox", json_string(request->sandbox));
     if (request->sandbox_required)
@@ -19,6 +21,8 @@ static json_t *negotiate_body(const struct grant_request *request)
         json_object_set_new(body, "mode", json_string(request->mode));
     if (request->ttl_s)
         json_object_set_new(body, "ttl", json_integer(request->ttl_s));
+    if (request->wait_s)
+        json_object_set_new(body, "wait", json_integer(request->wait_s));
     if (request->scopes) {
         json_t *scopes = json_array();
         AUTO_FREE char *copy = memory_string(request->scopes);
@@ -48,6 +52,8 @@ bool grant_call_negotiate(struct call_transfer *transfer, const struct place *pl
                           const struct grant_request *request, unsigned timeout_ms, struct error *err)
 {
     json_t *body = negotiate_body(request);
+    if (timeout_ms == 0 && request->wait_s)
+        timeout_ms = (request->wait_s + ANSWER_S) * 1000;
     struct call call = {.body = body, .timeout_ms = timeout_ms};
     bool started = start(transfer, place, request, "", call, err);
     json_decref(body);

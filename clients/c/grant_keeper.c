@@ -139,6 +139,7 @@ static void negotiate(struct grant_keeper *keeper)
     struct error err = {.kind = ERROR_INTERNAL, .message = "libcurl does not start"};
     struct grant_request request = *keeper->keeping.request;
     request.mode = "attach_only"; /* what runs is in the sandbox that is there: a new one would not help it */
+    request.more = NULL;          /* nor would how it was wanted, which may have been changed since */
     bool started = grant_call_negotiate(&keeper->transfer, keeper->keeping.place, &request, CALL_MS, &err);
     perform(keeper, KEEPER_NEGOTIATES, started, &err);
 }

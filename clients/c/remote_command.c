@@ -51,6 +51,8 @@ static bool put_all(json_t *object, const struct remote_command *command, struct
         return false;
     if (command->cwd && !put(object, "cwd", json_string(command->cwd)))
         return error_set(err, ERROR_INVALID, "the folder is not UTF-8, and other bytes cannot be passed");
+    if (command->user && !put(object, "user", json_string(command->user)))
+        return error_set(err, ERROR_INVALID, "the user is not UTF-8, and other bytes cannot be passed");
     return true;
 }
 

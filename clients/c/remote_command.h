@@ -14,6 +14,7 @@ struct remote_command {
     const char *const *arguments; /* NULL-ended; NULL: the login shell, of a session */
     const char *cwd;              /* NULL: /workspace */
     const char *const *variables; /* "NAME=value", NULL-ended; NULL none */
+    const char *user;             /* "root": of the user namespace, where policy allows; NULL: the sandbox's own */
     double timeout_s;             /* 0: none */
     bool has_stdin;               /* its stdin is open, else at its end from the beginning */
 };

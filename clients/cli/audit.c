@@ -2,6 +2,8 @@
 #include "clients/cli/audit_proof.h"
 #include "clients/cli/cli.h"
 
+#include "clients/c/remote_sandbox.h"
+
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 
@@ -116,14 +118,14 @@ static int take_option(struct audit_options *options, int option)
 
 static bool fetch(const struct place *place, const char *path, json_t **page, struct error *err)
 {
-    return cli_call(place, "GET", path, NULL, page, err);
+    return negotiator_call(place, "GET", path, NULL, page, err);
 }
 
 static void add_filters(struct text *path, const struct audit_options *options, const char *sandbox_id)
 {
-    cli_query(path, "all", options->all ? "1" : NULL);
+    negotiator_query(path, "all", options->all ? "1" : NULL);
     for (size_t i = 0; i < FILTER_COUNT; i++)
-        cli_query(path, FILTERS[i], i == FILTER_SANDBOX ? sandbox_id : options->filters[i]);
+        negotiator_query(path, FILTERS[i], i == FILTER_SANDBOX ? sandbox_id : options->filters[i]);
 }
 
 static void print_line(const json_t *record, bool json)
@@ -254,7 +256,7 @@ static int show(struct audit_options *options, const struct place *place)
 {
     struct error err = {0};
     const char *sandbox = options->filters[FILTER_SANDBOX];
-    AUTO_FREE char *sandbox_id = sandbox ? cli_sandbox_id(place, sandbox, &err) : NULL;
+    AUTO_FREE char *sandbox_id = sandbox ? remote_sandbox_find(place, sandbox, &err) : NULL;
     bool good = (sandbox_id || !sandbox) && begin_following(options, place, &err);
     json_t *list = good ? find(options, place, sandbox_id, &err) : NULL;
     if (!list)

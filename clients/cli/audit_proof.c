@@ -91,7 +91,7 @@ int audit_export(const struct place *place, uint64_t from)
         AUTO_FREE char *path =
             memory_printf("/audit?all=1&after=%llu&limit=%d", (unsigned long long)after, AUDIT_PAGE_RECORDS);
         json_t *page = NULL;
-        if (!cli_call(place, "GET", path, NULL, &page, &err))
+        if (!negotiator_call(place, "GET", path, NULL, &page, &err))
             return cli_fail_usual(&err, CLI_FAILED);
         bool written = export_page(&last, page, &err);
         const json_t *next = json_object_get(page, "next");

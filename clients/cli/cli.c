@@ -1,11 +1,10 @@
 #include "clients/cli/cli.h"
 
-#include "clients/c/call.h"
+#include "clients/c/remote_sandbox.h"
 
 #include "shared/base/clock.h"
 #include "shared/base/config.h"
 #include "shared/base/memory.h"
-#include "shared/base/random.h"
 #include "shared/capability/capability.h"
 
 #include <errno.h>
@@ -15,8 +14,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { PAGE_ITEMS = 200, PAGES_MAX = 1000 }; /* a page may be empty: the negotiator looks at so many rows a call */
 
 /* --json was given: a failure is JSON on stdout too. */
 static bool wants_json;
@@ -203,73 +200,14 @@ void cli_print_when(char to[static 24], const char *time)
         snprintf(to, 24, "%s ago", distance);
 }
 
-void cli_query(struct text *path, const char *name, const char *value)
+int cli_add_variable(struct cli_variables *variables, const char *command, const char *pair)
 {
-    if (!value)
-        return;
-    char *escaped = curl_easy_escape(NULL, value, 0);
-    char before = path->data && strchr(path->data, '?') ? '&' : '?';
-    text_append_format(path, "%c%s=%s", before, name, escaped ? escaped : "");
-    curl_free(escaped);
-}
-
-json_t *cli_list(const struct place *place, const struct cli_list *wanted, struct error *err)
-{
-    json_t *list = json_array();
-    AUTO_FREE char *cursor = NULL;
-    unsigned pages = 0;
-    do {
-        AUTO_TEXT path = {0};
-        size_t left = wanted->most - json_array_size(list);
-        text_append_string(&path, wanted->path);
-        text_append_format(&path, "%climit=%zu", strchr(wanted->path, '?') ? '&' : '?',
-                           left < PAGE_ITEMS ? left : PAGE_ITEMS);
-        cli_query(&path, "cursor", cursor);
-        json_t *page = NULL;
-        bool ends = ++pages <= PAGES_MAX || error_set(err, ERROR_INTERNAL, "the negotiator's list does not end");
-        if (!ends || !cli_call(place, "GET", path.data, NULL, &page, err)) {
-            json_decref(list);
-            return NULL;
-        }
-        json_array_extend(list, json_object_get(page, wanted->member));
-        free(cursor);
-        cursor = memory_string(json_string_value(json_object_get(page, wanted->next)));
-        json_decref(page);
-    } while (cursor && json_array_size(list) < wanted->most);
-    return list;
-}
-
-char *cli_sandbox_id(const struct place *place, const char *given, struct error *err)
-{
-    if (random_is_id(given, "sbx"))
-        return memory_string(given);
-    AUTO_TEXT path = {0};
-    text_append_string(&path, "/sandboxes");
-    cli_query(&path, "name", given);
-    json_t *reply = NULL;
-    if (!cli_call(place, "GET", path.data, NULL, &reply, err))
-        return NULL;
-    char *found = NULL;
-    size_t index;
-    json_t *sandbox;
-    json_array_foreach (json_object_get(reply, "sandboxes"), index, sandbox) {
-        const char *state = json_string_value(json_object_get(sandbox, "state"));
-        const char *id = json_string_value(json_object_get(sandbox, "id"));
-        if (!found && id && state && strcmp(state, "terminated") != 0 && strcmp(state, "failed") != 0)
-            found = memory_string(id);
-    }
-    json_decref(reply);
-    if (!found)
-        error_set(err, ERROR_NOT_FOUND, "no living sandbox is called \"%s\"", given);
-    return found;
-}
-
-char *cli_path(const char *before, const char *name, const char *after)
-{
-    char *escaped = curl_easy_escape(NULL, name, 0);
-    char *path = memory_printf("%s/%s%s%s", before, escaped ? escaped : "", after ? "/" : "", after ? after : "");
-    curl_free(escaped);
-    return path;
+    if (!strchr(pair, '=') || pair[0] == '=')
+        return cli_usage(command, "--env wants NAME=VALUE, not \"%s\"", pair);
+    variables->list = memory_resize(variables->list, (variables->count + 2) * sizeof *variables->list);
+    variables->list[variables->count++] = pair;
+    variables->list[variables->count] = NULL;
+    return CLI_OK;
 }
 
 int cli_ttl(const char *command, const char *text, unsigned *ttl_s)
@@ -304,17 +242,17 @@ bool cli_place(struct place *place, const struct cli_common *common)
     return false;
 }
 
-bool cli_call(const struct place *place, const char *method, const char *path, json_t *body, json_t **reply,
-              struct error *err)
-{
-    AUTO_FREE char *url = memory_printf("%s%s", place->url, path);
-    struct call call = {.method = method, .url = url, .credential = place->api_key, .body = body};
-    return call_json(&call, reply, NULL, err);
-}
-
 char *cli_thread(const char *given)
 {
     return given ? memory_string(given) : place_folder_thread(".");
+}
+
+char *cli_sandbox(const struct place *place, const char *given, const char *thread, struct error *err)
+{
+    if (given)
+        return remote_sandbox_find(place, given, err);
+    AUTO_FREE char *leasing = cli_thread(thread);
+    return remote_sandbox_of_thread(place, leasing, err);
 }
 
 char *cli_sibling(const char *name, struct error *err)

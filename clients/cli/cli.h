@@ -2,6 +2,7 @@
 #pragma once
 
 #include "clients/c/grant.h"
+#include "clients/c/negotiator.h"
 #include "clients/c/place.h"
 
 #include "shared/base/error.h"
@@ -88,12 +89,14 @@ char *cli_member(const json_t *object, const char *name) MUST_USE;
 /** "now", "in 5m", "5m ago" at `time` (RFC 3339); "-" when it is none. */
 void cli_print_when(char to[static 24], const char *time);
 
-/** Appends "name=value" to a query ("?" or "&" before it as needed), the value percent-encoded; NULL appends nothing.
- */
-void cli_query(struct text *path, const char *name, const char *value);
+/** Environment variables that --env collects; zero is none. `list` is memory to free. */
+struct cli_variables {
+    const char **list; /* "NAME=value", NULL-ended; NULL none; the texts are borrowed */
+    size_t count;
+};
 
-/** "before/name/after", the name percent-encoded; without `after` when NULL. The caller frees. */
-char *cli_path(const char *before, const char *name, const char *after) MUST_USE;
+/** Adds one: 0, else prints how it is wanted and returns CLI_USAGE. */
+int cli_add_variable(struct cli_variables *variables, const char *command, const char *pair) MUST_USE;
 
 /** A --ttl in seconds into *ttl_s: 0, else prints how it is wanted and returns CLI_USAGE. */
 int cli_ttl(const char *command, const char *text, unsigned *ttl_s) MUST_USE;
@@ -101,28 +104,15 @@ int cli_ttl(const char *command, const char *text, unsigned *ttl_s) MUST_USE;
 /** A token as it is, or from stdin when "-", so that it stands in no process list. The caller frees. */
 char *cli_token_text(const char *given) MUST_USE;
 
-/** The id of a sandbox, or of the living one of that name. The caller frees; NULL with err. */
-char *cli_sandbox_id(const struct place *place, const char *given, struct error *err) MUST_USE;
-
 /** Loads the place with --url; on failure prints and returns false. */
 bool cli_place(struct place *place, const struct cli_common *common);
 
-/** GET, DELETE ... of a path on the negotiator. */
-bool cli_call(const struct place *place, const char *method, const char *path, json_t *body, json_t **reply,
-              struct error *err) MUST_USE;
-
-/** A list that comes in pages. */
-struct cli_list {
-    const char *path, *member; /* "/sandboxes?state=all", "sandboxes" */
-    const char *next;          /* the member that holds the cursor */
-    size_t most;
-};
-
-/** Its items, until there are `most` or no more, as an array that the caller owns; NULL with err. */
-json_t *cli_list(const struct place *place, const struct cli_list *wanted, struct error *err) MUST_USE;
-
 /** The thread to use: `given`, or the current folder's. The caller frees. */
 char *cli_thread(const char *given) MUST_USE;
+
+/** The id of the sandbox meant: `given` is its name or id; NULL: the one that the thread (NULL: the current folder's)
+ *  leases. The caller frees; NULL with err. */
+char *cli_sandbox(const struct place *place, const char *given, const char *thread, struct error *err) MUST_USE;
 
 /** Full path of a program that is installed beside this one; the caller frees. ERROR_NOT_FOUND. */
 char *cli_sibling(const char *name, struct error *err) MUST_USE;
@@ -145,6 +135,16 @@ int sync_main(int argc, char *argv[]);
 int cat_main(int argc, char *argv[]);
 int put_main(int argc, char *argv[]);
 int edit_main(int argc, char *argv[]);
+int snapshot_main(int argc, char *argv[]);
+int snapshots_main(int argc, char *argv[]);
+int restore_main(int argc, char *argv[]);
+int fork_main(int argc, char *argv[]);
+int pause_main(int argc, char *argv[]);
+int resume_main(int argc, char *argv[]);
+int limits_main(int argc, char *argv[]);
+int volumes_main(int argc, char *argv[]);
+int templates_main(int argc, char *argv[]);
+int top_main(int argc, char *argv[]);
 int rm_main(int argc, char *argv[]);
 int token_main(int argc, char *argv[]);
 int revoke_main(int argc, char *argv[]);

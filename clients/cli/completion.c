@@ -141,10 +141,10 @@ static void print_sandboxes(const char *before, const char *word)
 {
     AUTO_PLACE place = {0};
     struct error ignored = {0};
-    struct cli_list wanted = {.path = "/sandboxes", .member = "sandboxes", .next = "next_cursor", .most = 200};
+    struct negotiator_list wanted = {.path = "/sandboxes", .member = "sandboxes", .next = "next_cursor", .most = 200};
     if (!place_load(&place, NULL, &ignored))
         return;
-    json_t *list = cli_list(&place, &wanted, &ignored);
+    json_t *list = negotiator_list(&place, &wanted, &ignored);
     size_t i;
     json_t *sandbox;
     json_array_foreach (list, i, sandbox) {

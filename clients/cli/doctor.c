@@ -58,10 +58,10 @@ static void add_deployment(json_t *layers, const struct cli_common *common, cons
         return;
     }
     json_array_append_new(layers, layer("api key", true, place.url));
-    bool ready = cli_call(&place, "GET", "/readyz", NULL, NULL, &err);
+    bool ready = negotiator_call(&place, "GET", "/readyz", NULL, NULL, &err);
     json_array_append_new(layers,
                           layer("deployment", ready, ready ? "negotiator and at least one node answer" : err.message));
-    bool known = ready && cli_call(&place, "GET", "/sandboxes?limit=1", NULL, NULL, &err);
+    bool known = ready && negotiator_call(&place, "GET", "/sandboxes?limit=1", NULL, NULL, &err);
     if (ready)
         json_array_append_new(layers, layer("credential", known, known ? "the API key is accepted" : err.message));
     if (supervisor_running(state, NULL))

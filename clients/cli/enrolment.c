@@ -95,7 +95,7 @@ static char *make_join_token(const struct supervisor *supervisor, const char *ur
         return NULL;
     }
     json_t *body = json_pack("{s:s}", "name", NODE), *reply = NULL;
-    bool made = cli_call(&place, "POST", "/nodes", body, &reply, err);
+    bool made = negotiator_call(&place, "POST", "/nodes", body, &reply, err);
     char *token = made ? memory_string(json_string_value(json_object_get(reply, "join_token"))) : NULL;
     json_decref(body);
     json_decref(reply);

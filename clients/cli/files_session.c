@@ -1,5 +1,7 @@
 #include "clients/cli/files_session.h"
 
+#include "clients/cli/amount.h"
+
 #include "shared/base/clock.h"
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
@@ -102,16 +104,6 @@ bool files_option(struct files_options *options, int option, const char *help)
 
 /* ---- the bar ---- */
 
-static void print_bytes(char to[static 16], uint64_t bytes)
-{
-    static const char *const UNITS[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-    for (; value >= 1024 && unit + 1 < sizeof UNITS / sizeof *UNITS; unit++)
-        value /= 1024;
-    snprintf(to, 16, unit ? "%.1f %s" : "%.0f %s", value, UNITS[unit]);
-}
-
 static size_t columns(void)
 {
     struct winsize size;
@@ -123,9 +115,9 @@ static void draw(const struct files_progress *progress, uint64_t now_ns)
 {
     char moved[16], total[16], rate[16], figures[96];
     double seconds = (double)(now_ns - progress->began_ns) / 1e9;
-    print_bytes(moved, progress->moved);
-    print_bytes(total, progress->total);
-    print_bytes(rate, (uint64_t)((double)progress->moved / (seconds > 0 ? seconds : 1)));
+    amount_format(moved, progress->moved);
+    amount_format(total, progress->total);
+    amount_format(rate, (uint64_t)((double)progress->moved / (seconds > 0 ? seconds : 1)));
     if (progress->total == 0) {
         snprintf(figures, sizeof figures, "%s  %s/s", moved, rate);
     } else {

@@ -20,11 +20,12 @@ static void print_row(const json_t *sandbox)
     AUTO_FREE char *id = cli_member(sandbox, "id");
     AUTO_FREE char *state = cli_member(sandbox, "state");
     AUTO_FREE char *template = cli_member(sandbox, "template");
+    AUTO_FREE char *storage = cli_member(sandbox, "storage");
     AUTO_FREE char *node = cli_member(sandbox, "node");
     AUTO_FREE char *reason = cli_member(sandbox, "reason");
     bool is_over = strcmp(state, "terminated") == 0 || strcmp(state, "failed") == 0;
-    printf("%-20s %-26s %-12s %-10s %-10s %-6s %-6s %s\n", name, id, state, template, node, age, is_over ? "-" : left,
-           is_over ? reason : "");
+    printf("%-20s %-26s %-12s %-10s %-8s %-10s %-6s %-6s %s\n", name, id, state, template, storage, node, age,
+           is_over ? "-" : left, is_over ? reason : "");
 }
 
 int ls_main(int argc, char *argv[])
@@ -43,18 +44,19 @@ int ls_main(int argc, char *argv[])
     if (!cli_place(&place, &common))
         return CLI_FAILED;
     struct error err = {0};
-    const struct cli_list wanted = {.path = all ? "/sandboxes?state=all" : "/sandboxes",
-                                    .member = "sandboxes",
-                                    .next = "next_cursor",
-                                    .most = MOST};
-    json_t *sandboxes = cli_list(&place, &wanted, &err);
+    const struct negotiator_list wanted = {.path = all ? "/sandboxes?state=all" : "/sandboxes",
+                                           .member = "sandboxes",
+                                           .next = "next_cursor",
+                                           .most = MOST};
+    json_t *sandboxes = negotiator_list(&place, &wanted, &err);
     if (!sandboxes)
         return cli_fail_usual(&err, CLI_FAILED);
     if (common.json) {
         cli_print_json(sandboxes);
         return CLI_OK;
     }
-    printf("%-20s %-26s %-12s %-10s %-10s %-6s %-6s\n", "NAME", "ID", "STATE", "TEMPLATE", "NODE", "AGE", "LEFT");
+    printf("%-20s %-26s %-12s %-10s %-8s %-10s %-6s %-6s\n", "NAME", "ID", "STATE", "TEMPLATE", "STORAGE", "NODE",
+           "AGE", "LEFT");
     size_t index;
     json_t *sandbox;
     json_array_foreach (sandboxes, index, sandbox) {

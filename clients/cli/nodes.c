@@ -48,7 +48,7 @@ static int list(const struct cli_common *common, const struct place *place)
 {
     struct error err = {0};
     json_t *reply = NULL;
-    if (!cli_call(place, "GET", "/nodes", NULL, &reply, &err))
+    if (!negotiator_call(place, "GET", "/nodes", NULL, &reply, &err))
         return cli_fail_usual(&err, CLI_FAILED);
     if (common->json) {
         cli_print_json(json_incref(json_object_get(reply, "nodes")));
@@ -95,7 +95,7 @@ static int add(const struct cli_common *common, const struct place *place, const
     struct error err = {0};
     json_t *body = json_pack("{s:s}", "name", name);
     json_t *reply = NULL;
-    bool made = body && cli_call(place, "POST", "/nodes", body, &reply, &err);
+    bool made = body && negotiator_call(place, "POST", "/nodes", body, &reply, &err);
     json_decref(body);
     if (!made)
         return cli_fail_usual(&err, CLI_FAILED);
@@ -134,10 +134,10 @@ static int act(const struct cli_common *common, const struct place *place, const
                const char *name)
 {
     struct error err = {0};
-    AUTO_FREE char *path = cli_path("/nodes", name, verb->path);
+    AUTO_FREE char *path = negotiator_path("/nodes", name, verb->path);
     json_t *body = verb->is_drain ? json_pack("{s:b}", "drain", verb->drain) : json_object();
     json_t *reply = NULL;
-    bool done = cli_call(place, "POST", path, body, &reply, &err);
+    bool done = negotiator_call(place, "POST", path, body, &reply, &err);
     json_decref(body);
     if (!done)
         return cli_fail_usual(&err, CLI_FAILED);

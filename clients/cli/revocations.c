@@ -18,9 +18,9 @@ static const char HELP[] =
 static int show_list(const struct cli_common *common, const struct place *place, bool all, uint64_t most)
 {
     struct error err = {0};
-    const struct cli_list wanted = {
+    const struct negotiator_list wanted = {
         .path = all ? "/revocations?all=1" : "/revocations", .member = "revocations", .next = "next", .most = most};
-    json_t *list = cli_list(place, &wanted, &err);
+    json_t *list = negotiator_list(place, &wanted, &err);
     if (!list)
         return cli_fail_usual(&err, CLI_FAILED);
     if (common->json) {
@@ -40,9 +40,9 @@ static int show_list(const struct cli_common *common, const struct place *place,
 static int show_one(const struct cli_common *common, const struct place *place, const char *id)
 {
     struct error err = {0};
-    AUTO_FREE char *path = cli_path("/revocations", id, NULL);
+    AUTO_FREE char *path = negotiator_path("/revocations", id, NULL);
     json_t *reply = NULL;
-    if (!cli_call(place, "GET", path, NULL, &reply, &err))
+    if (!negotiator_call(place, "GET", path, NULL, &reply, &err))
         return cli_fail_usual(&err, CLI_FAILED);
     return revocation_show(reply, common->json);
 }

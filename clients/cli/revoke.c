@@ -3,6 +3,7 @@
 #include "clients/cli/revocation_view.h"
 
 #include "clients/c/call.h"
+#include "clients/c/remote_sandbox.h"
 
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
@@ -88,7 +89,7 @@ static int read_options(struct revoke_options *options, int argc, char *argv[])
 static char *selector_value(const struct revoke_options *options, const struct place *place, struct error *err)
 {
     if (strcmp(options->selector, "sandbox") == 0)
-        return cli_sandbox_id(place, options->value, err);
+        return remote_sandbox_find(place, options->value, err);
     if (strcmp(options->selector, "token") == 0)
         return cli_token_text(options->value);
     return memory_string(options->value ? options->value : "");
@@ -103,8 +104,8 @@ static bool post(const struct revoke_options *options, const struct place *place
         json_object_set_new(body, "before", json_string(options->before));
     AUTO_TEXT path = {0};
     text_append_string(&path, "/revocations");
-    cli_query(&path, "principal", options->owner);
-    bool made = cli_call(place, "POST", path.data, body, reply, err);
+    negotiator_query(&path, "principal", options->owner);
+    bool made = negotiator_call(place, "POST", path.data, body, reply, err);
     json_decref(body);
     return made;
 }

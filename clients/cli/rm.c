@@ -1,7 +1,7 @@
 /** rm.c - `parley rm`: ends sandboxes. */
 #include "clients/cli/cli.h"
 
-#include "clients/c/grant.h"
+#include "clients/c/remote_sandbox.h"
 
 #include "shared/base/memory.h"
 
@@ -15,20 +15,14 @@ static const char HELP[] =
 
 static bool remove_one(const struct place *place, const char *given, struct error *err)
 {
-    AUTO_FREE char *id = cli_sandbox_id(place, given, err);
-    if (!id)
-        return false;
-    AUTO_FREE char *path = memory_printf("/sandboxes/%s", id);
-    if (!cli_call(place, "DELETE", path, NULL, NULL, err))
-        return false;
-    grant_forget_sandbox(id);
-    return true;
+    AUTO_FREE char *id = remote_sandbox_find(place, given, err);
+    return id && remote_sandbox_end(place, id, err);
 }
 
 static bool release(const struct place *place, const char *thread, struct error *err)
 {
-    AUTO_FREE char *path = cli_path("/threads", thread, "sandbox");
-    return cli_call(place, "DELETE", path, NULL, NULL, err);
+    AUTO_FREE char *path = negotiator_path("/threads", thread, "sandbox");
+    return negotiator_call(place, "DELETE", path, NULL, NULL, err);
 }
 
 int rm_main(int argc, char *argv[])

@@ -1,6 +1,7 @@
 /** run.c - `parley run`: code, a file or a command in the thread's sandbox. */
 #include "clients/cli/cli.h"
 #include "clients/cli/console.h"
+#include "clients/cli/wish_options.h"
 
 #include "clients/c/grant.h"
 
@@ -36,7 +37,8 @@ static const char HELP[] =
     "  -n, --no-stdin     do not read stdin\n"
     "  -d, --detach       start it, print its id and leave: `parley attach ID` comes back to it;\n"
     "                     its stdin stays open for that, unless -n\n"
-    "  -v, --verbose      tell which sandbox is used\n" CLI_COMMON_HELP
+    "  --user root        as the root of its user namespace, where policy allows\n"
+    "  -v, --verbose      tell which sandbox is used\n" WISH_HELP CLI_COMMON_HELP
     "\nExit status: the command's own, 128 + n when signal n ended it, 124 timed out, 125 "
     "parley failed, 2 wrong use.\n";
 
@@ -44,9 +46,9 @@ enum language { LANGUAGE_NONE, LANGUAGE_PYTHON, LANGUAGE_BASH, LANGUAGE_NODE };
 
 struct run_options {
     struct cli_common common;
-    const char *code, *language, *sandbox, *thread, *scopes, *cwd;
-    const char **variables; /* NULL-ended */
-    size_t variable_count;
+    const char *code, *language, *sandbox, *thread, *scopes, *cwd, *user;
+    struct cli_variables variables;
+    struct wish_options wish;
     double timeout_s;
     unsigned ttl_s;
     bool no_stdin, detach, verbose, is_command;
@@ -59,13 +61,6 @@ struct capture {
     bool is_cut;
     struct text streams[2];
 };
-
-static void add_variable(struct run_options *options, const char *pair)
-{
-    options->variables = memory_resize(options->variables, (options->variable_count + 2) * sizeof *options->variables);
-    options->variables[options->variable_count++] = pair;
-    options->variables[options->variable_count] = NULL;
-}
 
 static int take_option(struct run_options *options, int option)
 {
@@ -86,6 +81,9 @@ static int take_option(struct run_options *options, int option)
     case 'S':
         options->scopes = optarg;
         return 0;
+    case 'u':
+        options->user = optarg;
+        return 0;
     case 'C':
         options->cwd = optarg;
         return 0;
@@ -99,9 +97,7 @@ static int take_option(struct run_options *options, int option)
         options->detach = true;
         return 0;
     case 'e':
-        add_variable(options, optarg);
-        return strchr(optarg, '=') && optarg[0] != '=' ? 0
-                                                       : cli_usage("run", "--env wants NAME=VALUE, not \"%s\"", optarg);
+        return cli_add_variable(&options->variables, "run", optarg);
     case 'L':
         return cli_ttl("run", optarg, &options->ttl_s);
     case 'T':
@@ -116,16 +112,23 @@ static int take_option(struct run_options *options, int option)
 
 static int read_options(struct run_options *options, int argc, char *argv[])
 {
-    static const struct option LONG[] = {
-        {"lang", required_argument, NULL, 'l'},    {"sandbox", required_argument, NULL, 's'},
-        {"thread", required_argument, NULL, 't'},  {"scopes", required_argument, NULL, 'S'},
-        {"timeout", required_argument, NULL, 'T'}, {"cwd", required_argument, NULL, 'C'},
-        {"env", required_argument, NULL, 'e'},     {"no-stdin", no_argument, NULL, 'n'},
-        {"verbose", no_argument, NULL, 'v'},       {"detach", no_argument, NULL, 'd'},
-        {"ttl", required_argument, NULL, 'L'},     CLI_COMMON_OPTIONS};
+    static const struct option LONG[] = {{"lang", required_argument, NULL, 'l'},
+                                         {"sandbox", required_argument, NULL, 's'},
+                                         {"thread", required_argument, NULL, 't'},
+                                         {"scopes", required_argument, NULL, 'S'},
+                                         {"timeout", required_argument, NULL, 'T'},
+                                         {"cwd", required_argument, NULL, 'C'},
+                                         {"env", required_argument, NULL, 'e'},
+                                         {"no-stdin", no_argument, NULL, 'n'},
+                                         {"verbose", no_argument, NULL, 'v'},
+                                         {"detach", no_argument, NULL, 'd'},
+                                         {"ttl", required_argument, NULL, 'L'},
+                                         {"user", required_argument, NULL, 'u'},
+                                         WISH_OPTIONS,
+                                         CLI_COMMON_OPTIONS};
     int option, wrong = 0;
     while (!wrong && (option = getopt_long(argc, argv, "+c:ndv", LONG, NULL)) != -1) {
-        if (!cli_common(&options->common, option, HELP))
+        if (!cli_common(&options->common, option, HELP) && !wish_option(&options->wish, "run", option, &wrong))
             wrong = take_option(options, option);
     }
     options->rest = argv + optind;
@@ -294,7 +297,8 @@ static int run_arguments(const struct run_options *options, const char *const *a
 {
     const struct remote_command command = {.arguments = arguments,
                                            .cwd = options->cwd,
-                                           .variables = options->variables,
+                                           .variables = options->variables.list,
+                                           .user = options->user,
                                            .timeout_s = options->timeout_s,
                                            .has_stdin = !options->no_stdin};
     char id[RANDOM_ID_BYTES];
@@ -305,8 +309,11 @@ static int run_arguments(const struct run_options *options, const char *const *a
     if (!cli_place(&place, &options->common))
         return CLI_NO_SANDBOX;
     AUTO_FREE char *thread = cli_thread(options->thread);
-    const struct grant_request request = {
-        .thread = thread, .sandbox = options->sandbox, .scopes = options->scopes, .ttl_s = options->ttl_s};
+    const struct grant_request request = {.thread = thread,
+                                          .sandbox = options->sandbox,
+                                          .scopes = options->scopes,
+                                          .ttl_s = options->ttl_s,
+                                          .more = options->wish.members};
     random_id(id, "exc");
     struct console_wanted wanted = {.use = SESSION_START,
                                     .input = options->no_stdin ? CONSOLE_NONE : CONSOLE_PIPE,
@@ -317,7 +324,7 @@ static int run_arguments(const struct run_options *options, const char *const *a
                                     .verbose = options->verbose};
     AUTO_GRANT grant = {0};
     if (!grant_get(&grant, &place, &request, &err))
-        return cli_fail_usual(&err, CLI_NO_SANDBOX);
+        return wish_fail(&options->wish, &err, CLI_NO_SANDBOX);
     if (options->detach)
         return start_only(&place, &request, &grant, &wanted, options->common.json);
     return run_to_its_end(&place, &request, &grant, &wanted, options);
@@ -334,6 +341,7 @@ int run_main(int argc, char *argv[])
         if (!wrong)
             wrong = run_arguments(&options, arguments);
     }
-    free(options.variables);
+    free(options.variables.list);
+    wish_done(&options.wish);
     return wrong;
 }

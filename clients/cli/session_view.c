@@ -52,7 +52,7 @@ static json_t *newest(json_t *views)
 static json_t *find(const struct place *place, const struct grant_request *request, struct grant *grant, const char *id,
                     struct error *err)
 {
-    AUTO_FREE char *path = id ? cli_path("/processes", id, NULL) : memory_string("/terminals");
+    AUTO_FREE char *path = id ? negotiator_path("/processes", id, NULL) : memory_string("/terminals");
     json_t *reply = NULL;
     if (!ask_surely(place, request, grant, path, &reply, err))
         return NULL;

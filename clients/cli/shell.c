@@ -2,6 +2,7 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/console.h"
 #include "clients/cli/session_view.h"
+#include "clients/cli/wish_options.h"
 
 #include "clients/c/grant.h"
 
@@ -26,24 +27,18 @@ static const char HELP[] =
     "  --ttl S            let the token live S seconds, 60 to 3600; it is renewed all the time\n"
     "  --cwd DIR          folder inside (default /workspace)\n"
     "  --env NAME=VALUE   set a variable; repeatable (TERM is set)\n"
-    "  -v, --verbose      tell which sandbox is used\n" CLI_COMMON_HELP
+    "  --user root        as the root of its user namespace, where policy allows\n"
+    "  -v, --verbose      tell which sandbox is used\n" WISH_HELP CLI_COMMON_HELP
     "\nExit status: the shell's own, 128 + n when signal n ended it, 0 after ~., 125 parley failed, 2 wrong use.\n";
 
 struct shell_options {
     struct cli_common common;
-    const char *attach, *sandbox, *thread, *scopes, *cwd;
-    const char **variables; /* NULL-ended */
-    size_t variable_count;
+    const char *attach, *sandbox, *thread, *scopes, *cwd, *user;
+    struct cli_variables variables;
+    struct wish_options wish;
     unsigned ttl_s;
     bool verbose;
 };
-
-static void add_variable(struct shell_options *options, const char *pair)
-{
-    options->variables = memory_resize(options->variables, (options->variable_count + 2) * sizeof *options->variables);
-    options->variables[options->variable_count++] = pair;
-    options->variables[options->variable_count] = NULL;
-}
 
 static int take_option(struct shell_options *options, int option)
 {
@@ -60,6 +55,9 @@ static int take_option(struct shell_options *options, int option)
     case 'S':
         options->scopes = optarg;
         return 0;
+    case 'u':
+        options->user = optarg;
+        return 0;
     case 'C':
         options->cwd = optarg;
         return 0;
@@ -69,10 +67,7 @@ static int take_option(struct shell_options *options, int option)
     case 'L':
         return cli_ttl("shell", optarg, &options->ttl_s);
     case 'e':
-        add_variable(options, optarg);
-        return strchr(optarg, '=') && optarg[0] != '='
-                   ? 0
-                   : cli_usage("shell", "--env wants NAME=VALUE, not \"%s\"", optarg);
+        return cli_add_variable(&options->variables, "shell", optarg);
     default:
         return 0;
     }
@@ -88,14 +83,19 @@ static int read_options(struct shell_options *options, int argc, char *argv[])
                                          {"cwd", required_argument, NULL, 'C'},
                                          {"env", required_argument, NULL, 'e'},
                                          {"verbose", no_argument, NULL, 'v'},
+                                         {"user", required_argument, NULL, 'u'},
+                                         WISH_OPTIONS,
                                          CLI_COMMON_OPTIONS};
     int option, wrong = 0;
     while (!wrong && (option = getopt_long(argc, argv, "+v", LONG, NULL)) != -1) {
-        if (!cli_common(&options->common, option, HELP))
+        if (!cli_common(&options->common, option, HELP) && !wish_option(&options->wish, "shell", option, &wrong))
             wrong = take_option(options, option);
     }
-    if (!wrong && options->attach && (optind < argc || options->cwd || options->variable_count > 1))
-        return cli_usage("shell", "--attach comes back to what is there: no command, --cwd or --env goes with it");
+    bool is_new =
+        optind < argc || options->cwd || options->variables.count > 1 || options->user || options->wish.members;
+    if (!wrong && options->attach && is_new)
+        return cli_usage("shell", "--attach comes back to what is there: no command and no option on a new one goes "
+                                  "with it");
     if (!wrong && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)))
         return cli_usage("shell", "%s is no terminal; for scripts and pipes there is `parley run -- CMD`",
                          isatty(STDIN_FILENO) ? "stdout" : "stdin");
@@ -106,7 +106,8 @@ static int open_shell(struct shell_options *options, char *const *arguments)
 {
     const struct remote_command command = {.arguments = arguments[0] ? (const char *const *)arguments : NULL,
                                            .cwd = options->cwd,
-                                           .variables = options->variables,
+                                           .variables = options->variables.list,
+                                           .user = options->user,
                                            .has_stdin = true};
     AUTO_PLACE place = {0};
     struct error err = {0};
@@ -119,10 +120,11 @@ static int open_shell(struct shell_options *options, char *const *arguments)
                                           .sandbox = options->sandbox,
                                           .scopes = options->scopes,
                                           .ttl_s = options->ttl_s,
+                                          .more = options->wish.members,
                                           .mode = options->attach ? "attach_only" : NULL};
     AUTO_GRANT grant = {0};
     if (!grant_get(&grant, &place, &request, &err))
-        return cli_fail_usual(&err, CLI_NO_SANDBOX);
+        return wish_fail(&options->wish, &err, CLI_NO_SANDBOX);
     if (options->attach)
         return session_view_attach(&place, &request, &grant, options->attach, SESSION_VIEW_TYPES, options->verbose);
     char id[RANDOM_ID_BYTES];
@@ -144,10 +146,12 @@ int shell_main(int argc, char *argv[])
     struct shell_options options = {0};
     const char *terminal = getenv("TERM");
     AUTO_FREE char *variable = memory_printf("TERM=%s", terminal && *terminal ? terminal : "xterm-256color");
-    add_variable(&options, variable);
-    int wrong = read_options(&options, argc, argv);
+    int wrong = cli_add_variable(&options.variables, "shell", variable);
+    if (!wrong)
+        wrong = read_options(&options, argc, argv);
     if (!wrong)
         wrong = open_shell(&options, argv + optind);
-    free(options.variables);
+    free(options.variables.list);
+    wish_done(&options.wish);
     return wrong;
 }

@@ -77,7 +77,7 @@ static bool key_works(const struct place *place)
 {
     json_t *reply = NULL;
     struct error err = {0};
-    bool works = cli_call(place, "GET", "/sandboxes?limit=1", NULL, &reply, &err);
+    bool works = negotiator_call(place, "GET", "/sandboxes?limit=1", NULL, &reply, &err);
     json_decref(reply);
     return works || err.kind != ERROR_UNAUTHENTICATED;
 }

@@ -66,6 +66,8 @@ class Fake:
         self.tokens, self.families, self.commands, self.threads = {}, {}, {}, {}
         self.negotiations = self.refreshes = self.rotations = self.leaks = 0
         self.refused_uses = 0
+        self.users = []  # of the commands started
+        self.wishes, self.judge_wish, self.metrics = [], None, []  # bodies of negotiations; a say in them; what /metrics gives
         self.asked, self.answers = [], {}  # everything else: (method, path, query, body, credential); replies by path
         fake = self
 
@@ -78,7 +80,7 @@ class Fake:
             def do(self):
                 fake.serve(self)
 
-            do_GET = do_POST = do_DELETE = do
+            do_GET = do_POST = do_DELETE = do_PATCH = do
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
@@ -123,6 +125,11 @@ class Fake:
     def negotiate(self, thread, body):
         with self.lock:
             self.negotiations += 1
+            self.wishes.append((thread, body))
+            if self.judge_wish:
+                self.judge_wish(thread, body)
+            if thread in self.threads and body.get("mode") == "create_only":
+                raise Refusal(409, "CONFLICT", "this thread has a sandbox")
             if thread not in self.threads and body.get("mode") == "attach_only":
                 raise Refusal(404, "NOT_FOUND", "this thread has no sandbox")
             new = thread not in self.threads
@@ -193,7 +200,7 @@ class Fake:
 
     def route(self, handler, path, query, body, credential):
         thread = re.fullmatch(r"/threads/([^/]+)/sandbox(/refresh)?", path)
-        use = re.fullmatch(r"/s/([^/]+)/(ws|processes)", path)
+        use = re.fullmatch(r"/s/([^/]+)/(ws|processes|metrics|metrics/watch)", path)
         if thread and handler.command == "POST":
             if credential != KEY:
                 raise Refusal(401, "UNAUTHENTICATED", "no such key")
@@ -205,8 +212,12 @@ class Fake:
                 handler.close_connection = True
                 return
             self.reply(handler, status, value)
+        elif thread and handler.command == "GET" and not thread[2]:
+            if unquote(thread[1]) not in self.threads:
+                raise Refusal(404, "NOT_FOUND", "this thread has no sandbox")
+            self.reply(handler, 200, {"sandbox": {"id": self.threads[unquote(thread[1])], "state": "active"}})
         elif use:
-            self.use(handler, use[1], use[2], credential)
+            self.use(handler, use[1], use[2], credential, query)
         else:
             self.asked.append((handler.command, path, query, json.loads(body) if body else None, credential))
             answer = self.answers.get((handler.command, path))
@@ -223,13 +234,29 @@ class Fake:
         with self.lock:
             return self.commands.setdefault(process, Command(argv))
 
-    def use(self, handler, sandbox, what, credential):
+    def watch_metrics(self, handler):
+        """What there is, an event each, and the end."""
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        handler.wfile.write(b": hello\n\n")
+        for one in self.metrics:
+            handler.wfile.write(b"event: metrics\r\ndata: " + json.dumps(one).encode() + b"\r\n\r\n")
+        handler.wfile.write(b"event: end\ndata: {\"reason\": \"expired\"}\n\n")
+        handler.close_connection = True
+
+    def use(self, handler, sandbox, what, credential, query):
         if what == "ws":
             FakeSocket(self, handler, sandbox, credential).serve()
             handler.close_connection = True
             return
         self.judge(credential, sandbox)
-        self.reply(handler, 200, {"processes": []})
+        if what == "metrics/watch":
+            self.asked.append(("GET", "/metrics/watch", query, None, credential))
+            self.watch_metrics(handler)
+            return
+        self.reply(handler, 200, self.metrics[-1] if what == "metrics" else {"processes": []})
 
 
 def client_environment(fake, folder):

@@ -96,7 +96,8 @@ class FakeSocket:
             return
         self.tell("auth_ok")
 
-    def on_start(self, id, argv, tty, bin, ack, stdin_open):
+    def on_start(self, id, argv, tty, bin, ack, stdin_open, user=None):
+        self.fake.users.append(user)
         assert (tty, bin, ack) == (False, True, True)
         with self.fake.lock:
             self.command = self.fake.command(id, argv)

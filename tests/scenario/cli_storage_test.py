@@ -1,0 +1,371 @@
+"""The CLI's commands on storage and limits: snapshot, snapshots, restore, fork, pause, resume, limits, volumes, templates,
+top, and how run says what a new sandbox shall be like. What they ask and print, against a stand-in."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+from parley_testing.deployment import BIN  # noqa: E402
+from parley_testing.fake import Fake, Refusal, client_environment  # noqa: E402
+
+SANDBOX, SNAPSHOT = "sbx_" + "a" * 20, "snp_" + "s" * 20
+
+
+def shown(**changes):
+    return {"id": SANDBOX, "name": "brisk-otter", "state": "active", "template": "base", "storage": "btrfs", "node": "n1",
+            "threads": ["t1"], "created_at": "2026-11-22T00:00:00.000Z", "max_expires_at": "2036-11-22T00:00:00.000Z",
+            "resources": {"cpu": 0.5, "memory_mb": 512, "disk_mb": 1024, "pids": 256, "open_files": 65536,
+                          "processes": 1000, "output_mb": 16}} | changes
+
+
+def kept(**changes):
+    return {"id": SNAPSHOT, "name": "installed", "state": "ready", "sandbox_id": SANDBOX, "template": "base", "node": "n1",
+            "storage": "btrfs", "size_bytes": 3 << 20, "owner": "local", "created_at": "2026-11-22T00:00:00.000Z"} | changes
+
+
+def used(**changes):
+    return {"cpu": {"limit_milli": 500, "used_ms": 1500}, "memory": {"limit_bytes": 512 << 20, "used_bytes": 5 << 20,
+            "oom_kills": 0}, "pids": {"limit": 256, "used": 3}, "disk": {"limit_bytes": 1 << 30, "used_bytes": 7 << 20,
+            "storage": "btrfs"}, "commands": {"limit": 1000, "running": 2}, "output": {"limit_bytes": 16 << 20,
+            "kept_bytes": 100}, "open_files": {"limit": 65536}, "paused": False,
+            "started_at": "2026-11-22T00:00:00.000Z", "uptime_ms": 60000} | changes
+
+
+class Words(unittest.TestCase):
+    """What is sent, and what is said about the answer."""
+
+    def setUp(self):
+        self.fake = Fake()
+        self.addCleanup(self.fake.close)
+        self.folder = tempfile.mkdtemp(prefix="parley-fake-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.environment = client_environment(self.fake, self.folder)
+        self.answer("GET", "/sandboxes", 200, {"sandboxes": [shown()]})
+        self.answer("GET", "/sandboxes/" + SANDBOX, 200, shown())
+        self.answer("POST", f"/sandboxes/{SANDBOX}/snapshots", 201,
+                    {"snapshot": kept(), "processes": {"running": 2, "included": False}})
+        self.answer("DELETE", "/snapshots/" + SNAPSHOT, 204, {})
+
+    def cli(self, *arguments, expect=0, **more):
+        done = subprocess.run([os.path.join(BIN, "parley"), *arguments], env=self.environment, capture_output=True,
+                              text=True, timeout=60, stdin=subprocess.DEVNULL, **more)
+        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+        self.assertNotIn("Sanitizer", done.stderr)
+        return done
+
+    def answer(self, method, path, status, value):
+        self.fake.answers[method, path] = (status, value)
+
+    def asked(self):
+        """The requests so far, without credentials and lists."""
+        return [one[:4] for one in self.fake.asked if one[:2] != ("GET", "/sandboxes")]
+
+    # ---- what a new sandbox shall be like ----
+
+    def test_wishes_become_members_of_the_negotiation(self):
+        self.cli("run", "--thread", "w", "--template", "py", "--cpu", "0.5", "--memory", "2g", "--disk", "1.5GiB", "--pids",
+                 "64", "--open-files", "1024", "--processes", "9", "--output", "8M", "--on-idle", "pause", "--entrypoint",
+                 "serve -p 1", "--volume", "data:/data:ro:sub=a/b", "--volume", "/srv/models:/models", "--volume",
+                 "big:/big:size=4g", "--", "true")
+        self.assertEqual(self.fake.wishes, [("w", {
+            "template": "py", "on_idle": "pause", "entrypoint": ["sh", "-c", "serve -p 1"],
+            "resources": {"cpu": 0.5, "memory_mb": 2048, "disk_mb": 1536, "pids": 64, "open_files": 1024, "processes": 9,
+                          "output_mb": 8},
+            "volumes": [{"name": "data", "path": "/data", "read_only": True, "sub_path": "a/b"},
+                        {"host": "/srv/models", "path": "/models"},
+                        {"name": "big", "path": "/big", "size_mb": 4096}]})])
+
+    def test_wrong_amounts_are_told_and_nothing_is_asked(self):
+        for words, told in ((("--memory", "512"), "512m"), (("--memory", "much"), "such as"), (("--memory", "1000k"), "whole"),
+                            (("--memory", "-1g"), "such as"), (("--memory", "2gg"), "such as"), (("--memory", "0m"), "1m to"),
+                            (("--memory", "0x10m"), "such as"), (("--memory", "9" * 40 + "m"), "such as"),
+                            (("--memory", "nan"), "such as"), (("--memory", ""), "such as"), (("--cpu", "0"), "0.05"),
+                            (("--cpu", "two"), "0.05"), (("--cpu", "1.0005"), "0.05"), (("--pids", "5"), "16 to"),
+                            (("--output", "2g"), "1g"), (("--on-idle", "sleep"), "pause or stop"),
+                            (("--volume", "data"), "NAME:/INSIDE"), (("--volume", "data:inside"), "NAME:/INSIDE"),
+                            (("--volume", "./x:/x"), "absolute"), (("--volume", "a:/b:rx"), "rx"),
+                            (("--volume", "a:/b:size=1"), "size="), (("--volume", ":/b"), "NAME:/INSIDE"),
+                            (("--template", b"\xff"), "UTF-8"), (("--entrypoint", b"\xff"), "UTF-8"),
+                            (("--volume", b"\xff:/b"), "UTF-8"), (("--env", "=x"), "NAME=VALUE")):
+            with self.subTest(words):
+                done = subprocess.run([os.path.join(BIN, "parley"), "run", *words, "--", "true"], env=self.environment,
+                                      capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(told, done.stderr.decode(errors="replace"))
+        self.assertEqual((self.fake.wishes, self.fake.asked), ([], []))
+
+    def test_other_wishes_ask_again_and_a_conflict_says_what_helps(self):
+        self.cli("run", "--thread", "w", "--memory", "1g", "--", "true")
+        self.cli("run", "--thread", "w", "--memory", "1g", "--", "true")
+        self.assertEqual(len(self.fake.wishes), 1, "the same wishes use the grant that is there")
+
+        def judge(_thread, body):
+            if body.get("resources"):
+                raise Refusal(409, "CONFLICT", "the sandbox differs in resources.memory_mb")
+        self.fake.judge_wish = judge
+        done = self.cli("run", "--thread", "w", "--memory", "2g", "--", "true", expect=125)
+        self.assertIn("differs in resources.memory_mb", done.stderr)
+        self.assertIn("parley limits", done.stderr)
+        self.cli("run", "--thread", "w", "--", "true")
+
+    def test_a_command_as_root_says_so(self):
+        self.cli("run", "--thread", "w", "--user", "root", "--", "true")
+        self.cli("run", "--thread", "w", "--", "true")
+        self.assertEqual(self.fake.users, ["root", None])
+
+    # ---- snapshots ----
+
+    def test_snapshot_of_a_name_an_id_a_thread_or_this_folder(self):
+        for words in (("brisk-otter",), (SANDBOX,)):
+            done = self.cli("snapshot", *words, "--name", "installed")
+            self.assertEqual(self.asked()[-1], ("POST", f"/sandboxes/{SANDBOX}/snapshots", {}, {"name": "installed"}))
+            self.assertEqual(done.stdout, SNAPSHOT + "\n")
+            for told in ("installed", "3.0 MiB", "btrfs", "2 running commands are not part of it"):
+                self.assertIn(told, done.stderr)
+        self.fake.threads["t1"] = SANDBOX
+        value = json.loads(self.cli("snapshot", "--thread", "t1", "--json").stdout)
+        self.assertEqual(value["processes"], {"running": 2, "included": False})
+        self.assertEqual(self.asked()[-1][3], {})
+        done = self.cli("snapshot", expect=1)  # the folder's thread has none
+        self.assertIn("no sandbox", done.stderr)
+        for words in (("a", "b"), ("a", "--thread", "t")):
+            self.cli("snapshot", *words, expect=2)
+
+    def test_snapshots_are_listed_and_removed_by_name(self):
+        pages = {None: {"snapshots": [kept()], "next_cursor": "c2"},
+                 "c2": {"snapshots": [kept(name="\x1b[2J", size_bytes=-5, created_at=7)], "next_cursor": None}}
+        self.fake.answers["GET", "/snapshots"] = lambda query: (
+            200, {"snapshots": [kept()] if query["name"] == "installed" else []} if "name" in query
+            else pages[query.get("cursor")])
+        rows = self.cli("snapshots").stdout.splitlines()
+        self.assertEqual(len(rows), 3)
+        for told in ("installed", SNAPSHOT, "ready", "3.0 MiB", "base", "n1", "btrfs", SANDBOX):
+            self.assertIn(told, rows[1])
+        self.assertIn("\\x1b[2J", rows[2])
+        self.assertEqual([one["id"] for one in json.loads(self.cli("snapshots", "ls", "--json").stdout)], [SNAPSHOT] * 2)
+        self.cli("snapshots", "rm", "installed", SNAPSHOT)
+        self.assertEqual([one[:2] for one in self.asked() if one[0] == "DELETE"], [("DELETE", "/snapshots/" + SNAPSHOT)] * 2)
+        self.assertIn('called "gone"', self.cli("snapshots", "rm", "gone", expect=1).stderr)
+        self.cli("snapshots", "rm", expect=2)
+        self.assertIn("ls, rm", self.cli("snapshots", "fly", expect=2).stderr)
+
+    def test_restore_makes_a_sandbox_for_a_thread_that_has_none(self):
+        done = self.cli("restore", "installed", "--thread", "r1", "--name", "second", "--memory", "1g")
+        self.assertEqual(self.fake.wishes, [("r1", {"mode": "create_only", "template": "snapshot:installed", "name": "second",
+                                                    "resources": {"memory_mb": 1024}, "wait": 30})])
+        self.assertEqual(done.stdout, self.fake.threads["r1"] + "\n")
+        self.cli("run", "--thread", "r1", "--", "true")
+        self.assertEqual(len(self.fake.wishes), 1, "its grant is kept")
+        done = self.cli("restore", "installed", "--thread", "r1", expect=1)
+        self.assertIn("--thread NAME", done.stderr)
+        self.assertEqual(json.loads(self.cli("restore", SNAPSHOT, "--thread", "r2", "--json").stdout),
+                         {"sandbox": self.fake.threads["r2"], "sandbox_name": "brisk-otter", "thread": "r2",
+                          "snapshot": SNAPSHOT})
+        for words in ((), ("a", "b"), ("a", "--template", "x")):
+            self.cli("restore", *words, expect=2)
+
+    def test_restore_waits_for_a_long_copy(self):
+        left = [3]
+
+        def judge(thread, body):
+            if left[0]:
+                left[0] -= 1
+                if body.get("mode") == "create_only":
+                    self.fake.threads[thread] = SANDBOX
+                raise Refusal(423, "STARTING", "the sandbox is being made")
+        self.fake.judge_wish = judge
+        self.cli("restore", "installed", "--thread", "slow")
+        self.assertEqual([body["mode"] for _, body in self.fake.wishes], ["create_only"] + ["attach_only"] * 3)
+
+    # ---- fork ----
+
+    def test_fork_takes_one_snapshot_and_drops_it(self):
+        done = self.cli("fork", "brisk-otter", "--count", "12", "--cpu", "2")
+        names = [f"brisk-otter-fork-{n}" for n in range(1, 13)]
+        self.assertEqual(sorted(self.fake.threads), sorted(names))
+        for _, body in self.fake.wishes:
+            self.assertEqual(body, {"mode": "create_only", "template": "snapshot:" + SNAPSHOT, "resources": {"cpu": 2.0},
+                                    "wait": 30})
+        self.assertEqual([one[:2] for one in self.asked()],
+                         [("GET", "/sandboxes/" + SANDBOX), ("POST", f"/sandboxes/{SANDBOX}/snapshots"),
+                          ("DELETE", "/snapshots/" + SNAPSHOT)])
+        rows = done.stdout.splitlines()
+        self.assertEqual([row.split()[0] for row in rows], ["THREAD"] + names)
+        self.assertEqual([row.split()[2] for row in rows[1:]], [self.fake.threads[name] for name in names])
+        self.cli("fork", "brisk-otter", "--count", "2")  # those names are taken: the next ones
+        self.assertEqual(len(self.fake.threads), 14)
+        self.assertIn("brisk-otter-fork-14", self.fake.threads)
+
+    def test_fork_keeps_the_snapshot_when_asked(self):
+        done = self.cli("fork", SANDBOX, "--threads", "a,b", "--keep", "--name", "base-of-ab", "--json")
+        self.assertEqual(json.loads(done.stdout), {
+            "snapshot": SNAPSHOT, "kept": True, "failed": [],
+            "made": [{"thread": name, "sandbox": self.fake.threads[name], "sandbox_name": "brisk-otter"} for name in "ab"]})
+        self.assertEqual(self.asked()[-1], ("POST", f"/sandboxes/{SANDBOX}/snapshots", {}, {"name": "base-of-ab"}))
+
+    def test_fork_gives_an_account_when_not_all_were_made(self):
+        def judge(thread, _body):
+            if thread in ("b", "c"):
+                raise Refusal(429, "QUOTA_EXCEEDED", "only so many \x1b[2J")
+        self.fake.judge_wish = judge
+        done = self.cli("fork", SANDBOX, "--threads", "a,b,c,d", expect=1)
+        self.assertEqual([row.split()[0] for row in done.stdout.splitlines()], ["THREAD", "a", "d"])
+        for told in ("b was not made: only so many \\x1b[2J", "c was not made", "2 of 4 were made"):
+            self.assertIn(told, done.stderr)
+        self.assertEqual(self.asked()[-1][:2], ("DELETE", "/snapshots/" + SNAPSHOT))
+        self.assertIn("a", self.fake.threads, "what was made stays")
+        value = json.loads(self.cli("fork", SANDBOX, "--threads", "b,e", "--json", expect=1).stdout)
+        self.assertEqual((value["error"]["code"], value["kept"]), ("QUOTA_EXCEEDED", False))
+        self.assertEqual([one["thread"] for one in value["made"]], ["e"])
+        self.assertEqual([(one["thread"], one["error"]["code"]) for one in value["failed"]], [("b", "QUOTA_EXCEEDED")])
+
+    def test_fork_tells_of_a_snapshot_that_stays_behind(self):
+        self.answer("DELETE", "/snapshots/" + SNAPSHOT, 503, {"error": {"code": "NODE_UNREACHABLE", "message": "away"}})
+        done = self.cli("fork", SANDBOX, "--threads", "a", expect=1)
+        self.assertIn(f"parley snapshots rm {SNAPSHOT}", done.stderr)
+        self.assertIn("a", done.stdout)
+
+    def test_wrong_uses_of_fork(self):
+        for words in ((), ("x",), ("x", "--count", "0"), ("x", "--count", "1001"), ("x", "--threads", "a,,b"),
+                      ("x", "--threads", "a,a"), ("x", "--count", "2", "--threads", "a,b"), ("x", "y", "--count", "1"),
+                      ("x", "--count", "1", "--thread", "t"), ("x", "--count", "1", "--name", "n"),
+                      ("x", "--threads", "a", "--threads", "b")):
+            self.cli("fork", *words, expect=2)
+        self.assertEqual((self.asked(), self.fake.wishes), ([], []))
+
+    # ---- pause, limits ----
+
+    def test_pause_and_resume(self):
+        for verb, state in (("pause", "paused"), ("resume", "active")):
+            self.answer("POST", f"/sandboxes/{SANDBOX}/{verb}", 200, {"sandbox": shown(state=state)})
+            self.assertEqual(self.cli(verb, "brisk-otter").stdout, f"brisk-otter {state}\n")
+            self.assertEqual(self.asked()[-1], ("POST", f"/sandboxes/{SANDBOX}/{verb}", {}, {}))
+            self.assertEqual([one["state"] for one in json.loads(self.cli(verb, SANDBOX, SANDBOX, "--json").stdout)],
+                             [state] * 2)
+            self.cli(verb, "x", "--thread", "t", expect=2)
+        self.fake.threads["t1"] = SANDBOX
+        self.cli("pause", "--thread", "t1")
+        self.answer("GET", "/sandboxes", 200, {"sandboxes": []})
+        done = self.cli("pause", "gone", SANDBOX, expect=1)
+        self.assertIn('called "gone"', done.stderr)
+        self.assertEqual(done.stdout, "brisk-otter paused\n")
+
+    def test_limits_are_shown_and_changed(self):
+        rows = dict(line.rsplit("  ", 1) for line in self.cli("limits", SANDBOX).stdout.splitlines())
+        self.assertEqual({name.strip(): value.strip() for name, value in rows.items()},
+                         {"cpu": "0.5", "memory": "512.0 MiB", "disk": "1.0 GiB", "pids": "256", "open files": "65536",
+                          "processes": "1000", "output": "16.0 MiB"})
+        self.answer("PATCH", "/sandboxes/" + SANDBOX, 200, {"sandbox": shown(resources={"memory_mb": 2048})})
+        value = json.loads(self.cli("limits", "brisk-otter", "--memory", "2g", "--pids", "99", "--json").stdout)
+        self.assertEqual(self.asked()[-1], ("PATCH", "/sandboxes/" + SANDBOX, {},
+                                            {"resources": {"memory_mb": 2048, "pids": 99}}))
+        self.assertEqual(value, {"memory_mb": 2048})
+        for words in (("--volume", "a:/b"), ("a", "b"), ("a", "--thread", "t"), ("--memory", "1")):
+            self.cli("limits", *words, expect=2)
+
+    # ---- volumes, templates ----
+
+    def test_volumes_and_templates(self):
+        self.answer("GET", "/volumes", 200, {"volumes": [{"name": "data", "node": "n1", "size_bytes": 5 << 30}]})
+        self.answer("DELETE", "/volumes/data", 204, {})
+        self.answer("DELETE", "/volumes/busy", 409, {"error": {"code": "CONFLICT", "message": "a sandbox has it"}})
+        self.assertIn("5.0 GiB", self.cli("volumes").stdout)
+        self.cli("volumes", "rm", "data")
+        self.assertIn("a sandbox has it", json.loads(
+            self.cli("volumes", "rm", "data", "busy", "--json", expect=1).stdout)["error"]["message"])
+        self.answer("GET", "/templates", 200, {"templates": [
+            {"name": "py", "digest": "sha256:" + "0" * 64, "size_bytes": 1 << 20, "source": "docker-archive \x1b",
+             "created_at": "2026-11-22T00:00:00.000Z", "nodes": ["n1", "n2"], "allowed": True}]})
+        row = self.cli("templates").stdout.splitlines()[1]
+        for told in ("py", "true", "1.0 MiB", "n1,n2", "docker-archive \\x1b"):
+            self.assertIn(told, row)
+        self.cli("templates", "rm", "py", expect=2)
+
+    # ---- ls, top ----
+
+    def test_ls_shows_storage_and_paused(self):
+        self.answer("GET", "/sandboxes", 200, {"sandboxes": [shown(state="paused"), shown(storage=None)]})
+        head, row, plain = self.cli("ls").stdout.splitlines()
+        self.assertIn("STORAGE", head)
+        self.assertRegex(row, "paused +base +btrfs")
+        self.assertRegex(plain, "active +base +- ")
+
+    def test_top_of_all_once_in_a_pipe(self):
+        usage = {"cpu_ms": 12300, "memory_bytes": 5 << 20, "disk_bytes": 7 << 20, "pids": 3, "at": "2026-11-22T00:00:00.000Z"}
+        self.answer("GET", "/sandboxes", 200, {"sandboxes": [shown(usage=usage), shown(id="sbx_b", usage={"pids": []})]})
+        head, row, plain = self.cli("top").stdout.splitlines()
+        self.assertIn("MEMORY", head)
+        for told in ("brisk-otter", "12.3s", "5.0 MiB/512.0 MiB", "7.0 MiB/1.0 GiB", " 3 "):
+            self.assertIn(told, row)
+        self.assertIn("-/512.0 MiB", plain)
+        self.assertEqual(json.loads(self.cli("top", "--json").stdout)[0]["usage"], usage)
+        for words in (("a", "b"), ("--interval", "0"), ("--interval", "31"), ("a", "--thread", "t")):
+            self.cli("top", *words, expect=2)
+
+    def test_top_of_one_asks_its_node(self):
+        self.fake.metrics = [used(paused=True)]
+        self.fake.threads["t1"] = SANDBOX
+        said = self.cli("top", "brisk-otter").stdout
+        for told in ("brisk-otter, up", "paused", "of 0.5 cores, 1.5 s used", "5.0 MiB of 512.0 MiB", "7.0 MiB of 1.0 GiB on btrfs",
+                     "3 of 256", "2 of 1000", "100 B of 16.0 MiB"):
+            self.assertIn(told, said)
+        self.assertEqual(self.fake.wishes, [("t1", {"mode": "attach_only"})])
+        self.assertEqual(json.loads(self.cli("top", SANDBOX, "--json").stdout), used(paused=True))
+        self.answer("GET", "/sandboxes/" + SANDBOX, 200, shown(threads=[]))
+        self.assertIn("no thread", self.cli("top", SANDBOX, expect=1).stderr)
+
+    def test_top_follows_on_a_terminal(self):
+        self.fake.metrics = [used(), used(cpu={"limit_milli": 500, "used_ms": 2500}, uptime_ms=64000)]
+        self.fake.threads["t1"] = SANDBOX
+        leader, follower = os.openpty()
+        child = subprocess.Popen([os.path.join(BIN, "parley"), "top", SANDBOX, "--interval", "1"], env=self.environment,
+                                 stdin=follower, stdout=follower, stderr=subprocess.PIPE)
+        os.close(follower)
+        said = b""
+        try:
+            while said.count(b"25 %") < 2:  # the stream ended in between, and was taken up again
+                said += os.read(leader, 4096)
+        finally:
+            child.kill()
+            child.communicate()
+            os.close(leader)
+        watched = [one for one in self.fake.asked if one[1] == "/metrics/watch"]
+        self.assertEqual(watched[0][2], {"interval": "1"})
+
+    # ---- what every command keeps ----
+
+    def test_hostile_shapes_end_in_words(self):
+        self.fake.threads["t1"] = SANDBOX
+        for shape in ([], {}, {"sandbox": 5}, {"sandboxes": 5, "snapshots": {}, "volumes": [[]], "templates": [{"nodes": 5}]},
+                      {"snapshot": {"id": 5}}, {"id": SANDBOX, "resources": [], "threads": {}, "usage": "x"}):
+            for method, path, words in (("POST", f"/sandboxes/{SANDBOX}/snapshots", ["snapshot", SANDBOX]),
+                                        ("POST", f"/sandboxes/{SANDBOX}/snapshots", ["fork", SANDBOX, "--count", "1"]),
+                                        ("POST", f"/sandboxes/{SANDBOX}/pause", ["pause", SANDBOX]),
+                                        ("GET", "/snapshots", ["snapshots"]), ("GET", "/snapshots", ["snapshots", "rm", "x"]),
+                                        ("GET", "/volumes", ["volumes"]), ("GET", "/templates", ["templates"]),
+                                        ("GET", "/sandboxes", ["top"]), ("GET", "/sandboxes/" + SANDBOX, ["limits", SANDBOX]),
+                                        ("GET", "/sandboxes/" + SANDBOX, ["top", SANDBOX])):
+                self.answer(method, path, 200, shape)
+                done = subprocess.run([os.path.join(BIN, "parley"), *words], env=self.environment, capture_output=True,
+                                      text=True, timeout=60, stdin=subprocess.DEVNULL)
+                self.assertIn(done.returncode, (0, 1), (words, shape, done.stderr))
+                self.assertNotIn("Sanitizer", done.stderr)
+        for metrics in ({}, [], {"cpu": 5, "memory": []}, used(cpu={"limit_milli": -1, "used_ms": "x"}, uptime_ms=-7)):
+            self.fake.metrics = [metrics]
+            self.answer("GET", "/sandboxes/" + SANDBOX, 200, shown())
+            self.cli("top", SANDBOX)
+
+    def test_failures_are_json_when_asked(self):
+        self.answer("GET", "/sandboxes", 200, {"sandboxes": []})
+        for words, status in ((("snapshot", "--json", "x"), 1), (("restore", "--json"), 2), (("fork", "--json", "x"), 2),
+                              (("pause", "--json", "x", "y"), 1), (("limits", "--json", "x"), 1), (("volumes", "--json", "y"), 2),
+                              (("snapshots", "--json", "rm"), 2), (("top", "--json", "x"), 1)):
+            self.assertIn("code", json.loads(self.cli(*words, expect=status).stdout)["error"])
+
+
+if __name__ == "__main__":
+    unittest.main()
