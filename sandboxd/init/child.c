@@ -5,14 +5,13 @@
 
 #include "sandboxd/helpers/files/helper.h"
 #include "sandboxd/init/helpers.h"
-#include "sandboxd/init/inherit.h"
+#include "sandboxd/init/rights.h"
 #include "shared/base/fd.h"
 #include "shared/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <linux/seccomp.h>
 #include <signal.h>
@@ -34,19 +33,17 @@ static bool join_cgroups(const struct child_plan *plan, struct error *err)
 }
 
 /* By raw system calls: glibc's would ask all threads of a process it does not know was cloned. */
-static bool become_user(struct error *err)
+static bool become_user(const struct child_plan *plan, struct error *err)
 {
     /* Where setgroups(2) is denied (user_namespaces(7)), having none already is as good. */
     if (syscall(SYS_setgroups, 0, NULL) < 0 && syscall(SYS_getgroups, 0, NULL) != 0)
         return error_set_errno(err, ERROR_INTERNAL, "setgroups");
-    if (syscall(SYS_setresgid, INHERIT_USER_GID, INHERIT_USER_GID, INHERIT_USER_GID) < 0)
+    if (syscall(SYS_setresgid, plan->gid, plan->gid, plan->gid) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "setresgid");
-    if (syscall(SYS_setresuid, INHERIT_USER_UID, INHERIT_USER_UID, INHERIT_USER_UID) < 0)
+    if (syscall(SYS_setresuid, plan->uid, plan->uid, plan->uid) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "setresuid");
-    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct none[2] = {0};
-    if (syscall(SYS_capset, &head, none) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "capset");
+    if (!(plan->as_root ? rights_take_root(err) : rights_take_none(err)))
+        return false;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "no_new_privs");
     /* Until execve this is a process of ours under the user's uid: nobody may look into it. */
@@ -81,10 +78,10 @@ static bool prepare(const struct child_plan *plan, int socket, struct error *err
         return error_set_errno(err, ERROR_INTERNAL, "a session of its own");
     if (!open_null(err) || !join_cgroups(plan, err) || (socket >= 0 && !close_all_but(socket, err)))
         return false;
-    if (setrlimit(RLIMIT_NOFILE, plan->files) < 0)
+    if (setrlimit(RLIMIT_NOFILE, &plan->files) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "RLIMIT_NOFILE");
     umask(022);
-    if (!become_user(err))
+    if (!become_user(plan, err))
         return false;
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, plan->filter) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "seccomp");

@@ -4,6 +4,7 @@
 #include "sandboxd/front_init/front_init.h"
 
 #include <linux/filter.h>
+#include <stdbool.h>
 #include <sys/resource.h>
 
 /** What holds for every command. */
@@ -11,7 +12,9 @@ struct child_plan {
     const int *join; /* v1 cgroup.procs, to write "0" to */
     size_t join_count;
     const struct sock_fprog *filter;
-    const struct rlimit *files;
+    struct rlimit files;
+    uint32_t uid, gid;
+    bool as_root; /* uid and gid 0, with the capabilities of rights.h; else none */
 };
 
 /** What one command is. */

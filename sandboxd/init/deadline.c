@@ -57,14 +57,11 @@ void deadline_set_hard(struct init *init, uint64_t boot_ns)
         deadline_consider(init, boot_ns);
 }
 
-bool deadline_open(struct init *init, uint64_t hard_boot_ns, struct error *err)
+bool deadline_open(struct init *init, struct error *err)
 {
     init->timer = (struct watch){.ready = on_timer, .fd = -1};
     int fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (fd < 0)
         return error_set_errno(err, ERROR_INTERNAL, "timerfd_create");
-    if (!watch_add(init, &init->timer, fd, EPOLLIN, err))
-        return false;
-    deadline_set_hard(init, hard_boot_ns);
-    return true;
+    return watch_add(init, &init->timer, fd, EPOLLIN, err);
 }

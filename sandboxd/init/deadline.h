@@ -4,7 +4,8 @@
 
 #include "sandboxd/init/init.h"
 
-bool deadline_open(struct init *init, uint64_t hard_boot_ns, struct error *err) MUST_USE;
+/** With no hard deadline yet. */
+bool deadline_open(struct init *init, struct error *err) MUST_USE;
 
 /** Something is due then (boot time, ns; 0: nothing). */
 void deadline_consider(struct init *init, uint64_t due_boot_ns);

@@ -49,7 +49,7 @@ static bool start(struct init *init, int socket, struct error *err)
     init->last_serial = serial;
     pid_t pid = cgroup_clone(directory, err);
     if (pid == 0) {
-        const struct child_plan plan = child_plan_of(init);
+        const struct child_plan plan = child_plan_of(init, NULL);
         child_help(&plan, socket);
     }
     if (pid < 0) {

@@ -29,6 +29,7 @@ struct watch {
 struct spare {
     pid_t pid;       /* 0: there is none */
     uint64_t serial; /* run/e<serial> */
+    rlim_t files;    /* its RLIMIT_NOFILE */
     int socket;      /* takes its command; -1: it is gone, but not reaped yet */
 };
 
@@ -46,8 +47,12 @@ struct init {
     const int *join; /* v1 cgroup.procs */
     size_t join_count;
     struct sock_fprog filter; /* the commands' seccomp program */
-    struct rlimit files;      /* what commands get */
+    struct rlimit files;      /* what commands get, unless their START says otherwise */
+    struct rlimit spare_files; /* what the spare child gets: as the last START said */
+    rlim_t files_most;        /* the most there is */
     int files_limit;          /* init's own: the hard limit made soft */
+    uint32_t uid, gid;        /* of commands */
+    bool root_allowed;        /* a START may ask for uid 0 */
     struct watch listener, connection, child_signal, timer;
 
     struct command *commands[FRONT_INIT_COMMANDS]; /* in the order of their starts */

@@ -1,11 +1,13 @@
-/* main.c - parley-init, PID 1 of a sandbox: takes over what it inherits (inherit.h), says that it is ready, then turns
- * the loop until the sandbox ends. Exit code 0: told to terminate; 10: its hard deadline came; 1: it never was ready.
+/* main.c - parley-init, PID 1 of a sandbox: takes over what it inherits (inherit.h), waits for what it is to become, then
+ * turns the loop until the sandbox ends. Exit code 0: told to terminate; 10: its hard deadline came; 1: it never was ready.
  */
+#include "sandboxd/init/become.h"
 #include "sandboxd/init/connection.h"
 #include "sandboxd/init/deadline.h"
 #include "sandboxd/init/inherit.h"
 #include "sandboxd/init/init.h"
 #include "sandboxd/init/reap.h"
+#include "sandboxd/init/rights.h"
 #include "sandboxd/init/spare.h"
 #include "sandboxd/init/terminate.h"
 #include "shared/base/fd.h"
@@ -53,11 +55,13 @@ static bool set_up_descriptors(struct error *err)
 /* A command has up to seven descriptors here, so init needs more than its commands do. */
 static bool raise_file_limit(struct init *init, struct error *err)
 {
-    if (getrlimit(RLIMIT_NOFILE, &init->files) < 0)
+    struct rlimit own;
+    if (getrlimit(RLIMIT_NOFILE, &own) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "getrlimit");
-    struct rlimit own = {.rlim_cur = init->files.rlim_max, .rlim_max = init->files.rlim_max};
+    own.rlim_cur = own.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &own) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "setrlimit");
+    init->files_most = own.rlim_max;
     init->files_limit = own.rlim_cur > INT_MAX ? INT_MAX : (int)own.rlim_cur;
     return true;
 }
@@ -97,32 +101,17 @@ static bool inherit_cgroups(struct init *init, uint64_t join_count, struct error
     return true;
 }
 
-/* Here, not in each child, where the 41 changes of credentials were a tenth of a command's start: init executes nothing
- * itself, and keeps the four capabilities it has. */
-static bool drop_capability_bounds(struct error *err)
-{
-    int is_in = 1;
-    /* READ is below 0 beyond the kernel's last. DROP copies the credentials, also for nothing. */
-    for (unsigned long capability = 0; is_in >= 0 && capability < 64; capability++) {
-        is_in = prctl(PR_CAPBSET_READ, capability, 0, 0, 0);
-        bool is_failed = is_in == 1 ? prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0 : is_in < 0 && capability == 0;
-        if (is_failed)
-            return error_set_errno(err, ERROR_INTERNAL, "dropping capability %lu", capability);
-    }
-    return true;
-}
-
+/* All that can be done before it is known for whom. */
 static bool set_up(struct init *init, int argc, char *const argv[], struct error *err)
 {
-    uint64_t deadline, join_count;
+    uint64_t join_count;
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "PR_SET_DUMPABLE");
     if (getpid() != 1)
         return error_set(err, ERROR_INVALID, "init: must be process 1 of a pid namespace");
-    if (argc != 3)
-        return error_set(err, ERROR_INVALID, "init: usage: init DEADLINE_BOOT_NS JOIN_COUNT");
-    if (!parse_number(argv[1], UINT64_MAX, "the deadline", &deadline, err) ||
-        !parse_number(argv[2], INHERIT_JOIN_MAX, "the count of cgroups", &join_count, err))
+    if (argc != 2)
+        return error_set(err, ERROR_INVALID, "init: usage: init JOIN_COUNT");
+    if (!parse_number(argv[1], INHERIT_JOIN_MAX, "the count of cgroups", &join_count, err))
         return false;
     reset_signals();
     TAILQ_INIT(&init->untold);
@@ -130,9 +119,8 @@ static bool set_up(struct init *init, int argc, char *const argv[], struct error
     init->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (init->epoll < 0)
         return error_set_errno(err, ERROR_INTERNAL, "epoll_create1");
-    return drop_capability_bounds(err) && set_up_descriptors(err) && raise_file_limit(init, err) &&
-           read_filter(init, err) && inherit_cgroups(init, join_count, err) && reap_open(init, err) &&
-           deadline_open(init, deadline, err) && connection_listen(init, INHERIT_FD_LISTEN, err);
+    return rights_bound(err) && set_up_descriptors(err) && raise_file_limit(init, err) && read_filter(init, err) &&
+           inherit_cgroups(init, join_count, err) && reap_open(init, err) && deadline_open(init, err);
 }
 
 static void turn(struct init *init)
@@ -157,15 +145,11 @@ int main(int argc, char *argv[])
 {
     static struct init init;
     struct error err = {0};
-    if (!set_up(&init, argc, argv, &err)) {
-        if (write(INHERIT_FD_READY, &err, sizeof err) < 0)
-            return 2;
-        return 1;
-    }
-    if (write(INHERIT_FD_READY, "", 1) != 1)
-        return 1;
-    close(INHERIT_FD_READY);
+    if (!set_up(&init, argc, argv, &err) || !become(&init, &err) || !connection_listen(&init, INHERIT_FD_LISTEN, &err))
+        return become_tell(&err) ? 1 : 2;
     init.spare_due = true;
+    if (!become_tell(NULL))
+        return 1;
     while (!init.leaving)
         turn(&init);
     connection_close(&init);

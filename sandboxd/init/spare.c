@@ -7,10 +7,23 @@
 #include <string.h>
 #include <sys/socket.h>
 
-struct child_plan child_plan_of(const struct init *init)
+struct child_plan child_plan_of(const struct init *init, const struct fi_start *start)
 {
-    return (struct child_plan){
-        .join = init->join, .join_count = init->join_count, .filter = &init->filter, .files = &init->files};
+    struct child_plan plan = {.join = init->join,
+                              .join_count = init->join_count,
+                              .filter = &init->filter,
+                              .files = init->files,
+                              .uid = init->uid,
+                              .gid = init->gid};
+    if (start && start->open_files != 0) {
+        plan.files.rlim_cur = start->open_files < init->files_most ? start->open_files : init->files_most;
+        plan.files.rlim_max = plan.files.rlim_cur;
+    }
+    if (start && start->as_root) {
+        plan.as_root = true;
+        plan.uid = plan.gid = 0;
+    }
+    return plan;
 }
 
 /* Into its cgroup, `ends[1]` the child's. */
@@ -23,14 +36,15 @@ static bool clone_spare(struct init *init, uint64_t serial, const int ends[stati
     init->last_serial = serial;
     pid_t pid = cgroup_clone(directory, &ignored);
     if (pid == 0) {
-        const struct child_plan plan = child_plan_of(init);
+        struct child_plan plan = child_plan_of(init, NULL);
+        plan.files = init->spare_files;
         child_wait(&plan, ends[1]);
     }
     if (pid < 0) {
         cgroup_remove(init->run, serial);
         return false;
     }
-    init->spare = (struct spare){.pid = pid, .serial = serial, .socket = ends[0]};
+    init->spare = (struct spare){.pid = pid, .serial = serial, .files = init->spare_files.rlim_cur, .socket = ends[0]};
     init->childless = false;
     return true;
 }
@@ -47,10 +61,25 @@ void spare_make(struct init *init)
     close(ends[1]);
 }
 
-bool spare_take(struct init *init, struct command *command, const struct child_order *order, int memory)
+/* Its limits were set when it was made. A front that asks for others asks for the same next time. */
+static bool is_fit(struct init *init, const struct child_plan *plan)
 {
     struct spare *spare = &init->spare;
-    if (spare->pid == 0 || spare->socket < 0)
+    if (spare->pid == 0 || spare->socket < 0 || plan->as_root)
+        return false;
+    if (spare->files == plan->files.rlim_cur)
+        return true;
+    init->spare_files = plan->files;
+    close(spare->socket); /* it leaves, and is reaped */
+    spare->socket = -1;
+    return false;
+}
+
+bool spare_take(struct init *init, struct command *command, const struct child_plan *plan,
+                const struct child_order *order, int memory)
+{
+    struct spare *spare = &init->spare;
+    if (!is_fit(init, plan))
         return false;
     bool is_terminal = order->terminal_end >= 0;
     size_t count = is_terminal ? CHILD_FDS_TERMINAL : order->stdin_end >= 0 ? CHILD_FDS : CHILD_FDS - 1;

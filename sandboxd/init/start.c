@@ -78,8 +78,8 @@ static void refuse_start(struct init *init, const char *id, const struct error *
     connection_tell(init, command);
 }
 
-static bool launch_in_cgroup(struct init *init, struct command *command, const struct child_order *order,
-                             struct error *err)
+static bool launch_in_cgroup(struct init *init, struct command *command, const struct child_plan *plan,
+                             const struct child_order *order, struct error *err)
 {
     command->serial = init->last_serial + 1;
     AUTO_FD int directory = cgroup_make(init->run, command->serial, err);
@@ -87,10 +87,8 @@ static bool launch_in_cgroup(struct init *init, struct command *command, const s
         return false;
     init->last_serial = command->serial;
     command->pid = cgroup_clone(directory, err);
-    if (command->pid == 0) {
-        const struct child_plan plan = child_plan_of(init);
-        child_run(&plan, order);
-    }
+    if (command->pid == 0)
+        child_run(plan, order);
     if (command->pid > 0)
         return true;
     cgroup_remove(init->run, command->serial);
@@ -98,8 +96,8 @@ static bool launch_in_cgroup(struct init *init, struct command *command, const s
 }
 
 /* Has the spare child become it, or a new one; either tells through the pipe that the command then watches. */
-static bool launch(struct init *init, struct command *command, const struct front_init_command *what, int memory,
-                   struct error *err)
+static bool launch(struct init *init, struct command *command, const struct child_plan *plan,
+                   const struct front_init_command *what, int memory, struct error *err)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
@@ -117,7 +115,8 @@ static bool launch(struct init *init, struct command *command, const struct fron
     };
     command->start_boot_ns = clock_boot_ns();
     command->start_wall_ms = clock_wall_ms();
-    bool is_launched = spare_take(init, command, &order, memory) || launch_in_cgroup(init, command, &order, err);
+    bool is_launched = spare_take(init, command, plan, &order, memory) ||
+                       launch_in_cgroup(init, command, plan, &order, err);
     streams_close_child_ends(&command->streams);
     return is_launched;
 }
@@ -128,6 +127,8 @@ static bool start(struct init *init, const struct fi_start *start, int memory, s
     AUTO_FREE void *held = NULL;
     if (init->end_boot_ns != 0)
         return error_set(err, ERROR_GONE, "the sandbox is ending");
+    if (start->as_root && !init->root_allowed)
+        return error_set(err, ERROR_FORBIDDEN, "this sandbox runs no commands as root; leave out \"user\"");
     if (init->count == FRONT_INIT_COMMANDS)
         return error_set(err, ERROR_NO_CAPACITY, "%d commands are kept; forget ended ones, or kill what they left",
                          FRONT_INIT_COMMANDS);
@@ -136,9 +137,12 @@ static bool start(struct init *init, const struct fi_start *start, int memory, s
 
     struct command *command = new_command(start->id);
     int limit = init->files_limit - SPARE_FDS;
-    bool is_open = start->terminal ? terminal_open(&command->streams, start->columns, start->rows, limit, err)
+    const struct child_plan plan = child_plan_of(init, start);
+    const struct terminal_order terminal = {
+        .columns = start->columns, .rows = start->rows, .uid = plan.uid, .gid = plan.gid};
+    bool is_open = start->terminal ? terminal_open(&command->streams, &terminal, limit, err)
                                    : streams_open(&command->streams, start->with_stdin == 1, limit, err);
-    if (!is_open || !launch(init, command, &what, memory, err)) {
+    if (!is_open || !launch(init, command, &plan, &what, memory, err)) {
         command_free(command, init);
         return false;
     }

@@ -1,8 +1,6 @@
 /* terminal.c - see terminal.h. */
 #include "sandboxd/init/terminal.h"
 
-#include "sandboxd/init/inherit.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/fsuid.h>
@@ -10,10 +8,10 @@
 #include <termios.h>
 
 /* devpts gives a slave to who opened ptmx (its gid= says the group): by the fsuid, for init stays who it is. */
-static int open_master(void)
+static int open_master(const struct terminal_order *order)
 {
-    setfsgid(INHERIT_USER_GID);
-    setfsuid(INHERIT_USER_UID);
+    setfsgid(order->gid);
+    setfsuid(order->uid);
     int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
     int reason = errno;
     setfsuid(0);
@@ -51,13 +49,13 @@ static bool open_pipe(int *reads, int *writes, struct error *err)
     return true;
 }
 
-static bool open_all(struct streams *made, unsigned columns, unsigned rows, struct error *err)
+static bool open_all(struct streams *made, const struct terminal_order *order, struct error *err)
 {
-    int *kept = made->kept, master = open_master();
+    int *kept = made->kept, master = open_master(order);
     if (master < 0)
         return refuse_terminal(err);
     kept[FI_TERMINAL_FD_MASTER] = master;
-    if (!set_up(master, columns, rows))
+    if (!set_up(master, order->columns, order->rows))
         return streams_failed("setting up a terminal", err);
     /* By the master, not by its name: what is mounted at /dev/pts does not matter. */
     made->terminal_end = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -69,11 +67,11 @@ static bool open_all(struct streams *made, unsigned columns, unsigned rows, stru
            streams_open_memory(&kept[FI_TERMINAL_FD_STDIN_MEMORY], "stdin", true, err);
 }
 
-bool terminal_open(struct streams *streams, unsigned columns, unsigned rows, int limit, struct error *err)
+bool terminal_open(struct streams *streams, const struct terminal_order *order, int limit, struct error *err)
 {
     struct streams made = STREAMS_NONE;
     made.is_terminal = true;
-    if (!open_all(&made, columns, rows, err) || !streams_check_limit(&made, limit, err)) {
+    if (!open_all(&made, order, err) || !streams_check_limit(&made, limit, err)) {
         streams_close(&made);
         return false;
     }

@@ -4,5 +4,10 @@
 
 #include "sandboxd/init/streams.h"
 
+struct terminal_order {
+    unsigned columns, rows;
+    uint32_t uid, gid; /* whose it will be */
+};
+
 /** As streams_open. ERROR_NO_CAPACITY also when the sandbox (devpts max=) or the host has no terminal left. */
-bool terminal_open(struct streams *streams, unsigned columns, unsigned rows, int limit, struct error *err) MUST_USE;
+bool terminal_open(struct streams *streams, const struct terminal_order *order, int limit, struct error *err) MUST_USE;

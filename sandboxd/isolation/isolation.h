@@ -9,20 +9,50 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define ISOLATION_STATS 7 /* descriptors of struct isolation_sandbox beside the pidfd */
+#define ISOLATION_STATS       7 /* descriptors of struct isolation_sandbox beside the pidfd */
+#define ISOLATION_VOLUMES_MAX 8
 
-/** What is to be made. All checked by the launcher's policy before. */
+/** What is made before it is known for whom: all of it can be warm. Checked by the launcher's policy before. Texts and
+ *  descriptors are borrowed until isolation_backend.begin has returned. */
 struct isolation_plan {
-    uint32_t slot;     /* names the cgroup "s<slot>" */
-    uint32_t uid_base; /* host uid and gid of 0 inside; 65,536 of them */
-    const char *hostname;
-    const char *skeleton;    /* folder of the template: what / is made of (see namespaces/skeleton.h) */
+    uint32_t slot;           /* names the cgroup "s<slot>" */
+    uint32_t uid_base;       /* host uid and gid of 0 inside; 65,536 of them */
+    const char *lower_root;  /* the template's rootfs; read-only */
+    const char *lower_usr;   /* the host's /usr for a template that has none of its own; else NULL */
+    const char *area_path;   /* where it writes (storage/storage.h), ids 0..65535: idmapped by us; NULL: */
+    int area_mount;          /* ... a detached mount that is the area, ids of the slot; else -1 */
     const char *socket_path; /* where init listens; its folder exists */
     gid_t socket_group;      /* who may connect */
+    int init_program;        /* sealed memfd of parley-init */
+};
+
+/** What the kernel holds a sandbox to; changeable while it lives. */
+struct isolation_limits {
     uint32_t cpu_milli, pids;
-    uint64_t memory_bytes, disk_bytes;
+    uint64_t memory_bytes; /* no swap */
+};
+
+/** A folder of the host that is to be seen inside. */
+struct isolation_volume {
+    const char *source; /* real path on the host; a folder */
+    const char *path;   /* inside; made when it is not there */
+    bool read_only;
+    bool is_squashed; /* one user's: `owner` on the host and the folder's group are the sandbox's user inside, all others
+                         are nobody; neither may be root's, unless read-only. Else ids 0..65535 are those inside */
+    uid_t owner;
+};
+
+/** What it becomes: all that is one lease's. */
+struct isolation_life {
+    const char *hostname;
+    struct isolation_limits limits;
+    uint64_t shared_bytes; /* of /dev/shm */
     uint64_t deadline_boot_ns;
-    int init_program; /* sealed memfd of parley-init */
+    uint32_t uid, gid; /* of commands, inside */
+    uint32_t open_files;
+    bool root_allowed;
+    size_t volume_count;
+    struct isolation_volume volumes[ISOLATION_VOLUMES_MAX];
 };
 
 /** Each of a sandbox's tmpfs has an inode for so many bytes of its size. One takes ISOLATION_INODE_BYTES of memory, by
@@ -42,8 +72,13 @@ struct isolation_sandbox {
     pid_t init_pid;
     uint64_t init_start;        /* field 22 of /proc/<pid>/stat: with the pid and the boot it names the process */
     int init;                   /* pidfd */
-    int stats[ISOLATION_STATS]; /* kill, freeze, events, cpu, memory, oom, pids: see enum front_launcher_fd */
+    int stats[ISOLATION_STATS]; /* kill, freeze, events, cpu, memory, oom, pids: see enum front_launcher_fd; -1 before
+                                   it is warm */
+    int birth;                  /* the dialogue with its init until it has become; then -1 */
 };
+
+#define ISOLATION_NONE                                                                                                 \
+    ((struct isolation_sandbox){.init = -1, .stats = {-1, -1, -1, -1, -1, -1, -1}, .birth = -1})
 
 /** One layer as `parley doctor` shows it. */
 struct isolation_layer {
@@ -59,8 +94,21 @@ struct isolation_backend {
     bool (*start)(const char *state_folder, struct error *err);
     /** Tells each layer; returns how many. Changes nothing. */
     size_t (*probe)(struct isolation_layer layers[ISOLATION_LAYERS_MAX]);
-    /** Makes the sandbox; on failure nothing of it is left. Returns when init listens. */
-    bool (*create)(const struct isolation_plan *plan, struct isolation_sandbox *made, struct error *err);
+    /** Begins to make a sandbox and returns while its child still works: made->init and ->birth are set. On failure
+     *  nothing of it is left. Several may be on their way at once. It is a sandbox as any other from now on: its caller
+     *  bounds the time it takes, and ends it at any stage by kill and remove. */
+    bool (*begin)(const struct isolation_plan *plan, struct isolation_sandbox *made, struct error *err);
+    /** To be called when made->birth is readable (poll): 1 it is warm and has its stats, 0 not yet, -1 failed (err says
+     *  what its child said): the caller ends the slot. */
+    int (*is_warm)(uint32_t slot, struct isolation_sandbox *made, struct error *err);
+    /** Tells a warm one what it becomes: limits first, then the message. Returns at once; ->birth is readable when
+     *  is_ready has news. False: the caller ends the slot. */
+    bool (*become)(uint32_t slot, uint32_t uid_base, struct isolation_sandbox *warm, const struct isolation_life *life,
+                   struct error *err);
+    /** 1 init listens to the front (->birth is closed), 0 not yet, -1 failed. */
+    int (*is_ready)(struct isolation_sandbox *made, struct error *err);
+    /** Other limits for a living one. ERROR_INVALID when the kernel will not (memory below what is in use). */
+    bool (*limit)(uint32_t slot, const struct isolation_limits *limits, struct error *err);
     /** Finds a running one again by slot, pid and start; ERROR_NOT_FOUND when it is gone. */
     bool (*adopt)(uint32_t slot, pid_t init_pid, uint64_t init_start, struct isolation_sandbox *found,
                   struct error *err);

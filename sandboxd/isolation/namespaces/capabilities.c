@@ -1,9 +1,7 @@
 #include "sandboxd/isolation/namespaces/capabilities.h"
 
-#include <linux/capability.h>
 #include <linux/keyctl.h>
 #include <signal.h>
-#include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -18,19 +16,10 @@ enum {
     QUEUES_BYTES = 819200   /* of mq_open(3): the kernel's default */
 };
 
-bool capabilities_limit(struct error *err)
+bool capabilities_seal(struct error *err)
 {
-    const unsigned long long kept = 1ULL << CAP_SETUID | 1ULL << CAP_SETGID | 1ULL << CAP_SETPCAP | 1ULL << CAP_KILL;
-    for (unsigned long number = 0; prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0; number++) {
-        bool is_kept = number < 64 && (kept >> number & 1);
-        if (!is_kept && prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0)
-            return error_set_errno(err, ERROR_INTERNAL, "drop capability %lu", number);
-    }
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct four[_LINUX_CAPABILITY_U32S_3] = {
-        {.effective = (uint32_t)kept, .permitted = (uint32_t)kept}};
-    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 || syscall(SYS_capset, &header, four) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "limit capabilities");
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "clear ambient capabilities");
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "no_new_privs, not dumpable");
     return true;

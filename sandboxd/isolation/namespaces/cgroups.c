@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = CGROUP_PATH_BYTES + 64, VALUE_BYTES = 48, CPU_PERIOD_US = 100000 };
+enum { PATH_BYTES = CGROUP_PATH_BYTES + 64, VALUE_BYTES = 48 };
 
 /* What init may nest below s<slot>: run/<command>/.., as many commands as it keeps and some room. */
 static const char DEPTH_MAX[] = "3";
@@ -25,14 +25,14 @@ static void slot_path(char to[static PATH_BYTES], const char *base, uint32_t slo
 
 void cgroup_slot_close(struct cgroup_slot *slot)
 {
-    int fds[INHERIT_JOIN_MAX + 2] = {slot->top, slot->run};
-    for (size_t i = 0; i < INHERIT_JOIN_MAX; i++)
-        fds[i + 2] = i < slot->join_count ? slot->join[i] : -1;
-    for (size_t i = 0; i < INHERIT_JOIN_MAX + 2; i++) {
+    int fds[] = {slot->top, slot->leaf, slot->run};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (fds[i] >= 0)
             close(fds[i]);
     }
-    *slot = (struct cgroup_slot){.top = -1, .run = -1};
+    for (size_t i = 0; i < slot->join_count; i++)
+        close(slot->join[i]);
+    *slot = CGROUP_SLOT_NONE;
 }
 
 static bool write_at(int folder, const char *file, const char *value, struct error *err)
@@ -41,13 +41,6 @@ static bool write_at(int folder, const char *file, const char *value, struct err
     if (fd < 0 || write(fd, value, strlen(value)) != (ssize_t)strlen(value))
         return error_set_errno(err, ERROR_INTERNAL, "cgroup: write %s to %s", value, file);
     return true;
-}
-
-static bool write_number_at(int folder, const char *file, uint64_t value, struct error *err)
-{
-    char text[VALUE_BYTES];
-    snprintf(text, sizeof text, "%" PRIu64, value);
-    return write_at(folder, file, text, err);
 }
 
 static bool make_at(int folder, const char *name, struct error *err)
@@ -73,61 +66,15 @@ static int make_slot_folder(const char *base, uint32_t slot, struct error *err)
     return make_at(AT_FDCWD, path, err) ? open_folder(AT_FDCWD, path, err) : -1;
 }
 
-/* --- limits --- */
-
-static const char TCP_LIMIT[] = "memory.kmem.tcp.limit_in_bytes";
-enum { TCP_BUFFERS_PART = 8 };
-
-static bool limit_memory_v1(int folder, uint64_t bytes, struct error *err)
-{
-    if (!write_number_at(folder, "memory.limit_in_bytes", bytes, err))
-        return false;
-    /* Without swap accounting there is no memsw file (then swappiness is all there is), and a host may refuse
-     * swappiness: neither is a limit of memory. */
-    (void)write_number_at(folder, "memory.memsw.limit_in_bytes", bytes, NULL);
-    (void)write_at(folder, "memory.swappiness", "0", NULL);
-    /* v1 counts what lies in TCP's buffers apart from memory, and without a limit of its own. */
-    return faccessat(folder, TCP_LIMIT, F_OK, 0) < 0 ||
-           write_number_at(folder, TCP_LIMIT, bytes / TCP_BUFFERS_PART, err);
-}
-
-static bool limit_memory_v2(int folder, uint64_t bytes, struct error *err)
-{
-    if (faccessat(folder, "memory.swap.max", F_OK, 0) == 0 && !write_at(folder, "memory.swap.max", "0", err))
-        return false;
-    return write_number_at(folder, "memory.max", bytes, err) && write_at(folder, "memory.oom.group", "0", err);
-}
-
-static bool limit(int folder, enum cgroup_controller controller, bool v1, const struct isolation_plan *plan,
-                  struct error *err)
-{
-    uint64_t quota_us = (uint64_t)plan->cpu_milli * (CPU_PERIOD_US / 1000);
-    char quota[VALUE_BYTES];
-    switch (controller) {
-    case CGROUP_MEMORY:
-        return v1 ? limit_memory_v1(folder, plan->memory_bytes, err) : limit_memory_v2(folder, plan->memory_bytes, err);
-    case CGROUP_PIDS:
-        return write_number_at(folder, "pids.max", plan->pids, err);
-    case CGROUP_CPU:
-        snprintf(quota, sizeof quota, "%" PRIu64 " %d", quota_us, CPU_PERIOD_US);
-        return v1 ? write_number_at(folder, "cpu.cfs_quota_us", quota_us, err)
-                  : write_at(folder, "cpu.max", quota, err);
-    case CGROUP_CONTROLLERS:
-    default:
-        return error_set(err, ERROR_INTERNAL, "no such controller");
-    }
-}
-
 /* --- making --- */
 
-static bool make_v1(const struct cgroup_layout *layout, const struct isolation_plan *plan, struct cgroup_slot *made,
-                    struct error *err)
+static bool make_v1(const struct cgroup_layout *layout, uint32_t slot, struct cgroup_slot *made, struct error *err)
 {
     for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
         if (!layout->v1[i][0])
             continue;
-        AUTO_FD int folder = make_slot_folder(layout->v1[i], plan->slot, err);
-        if (folder < 0 || !limit(folder, (enum cgroup_controller)i, true, plan, err))
+        AUTO_FD int folder = make_slot_folder(layout->v1[i], slot, err);
+        if (folder < 0)
             return false;
         int join = openat(folder, "cgroup.procs", O_WRONLY | O_CLOEXEC);
         if (join < 0)
@@ -151,41 +98,23 @@ static bool delegate(const struct cgroup_slot *made, uid_t owner, struct error *
     return true;
 }
 
-bool cgroup_slot_make(const struct cgroup_layout *layout, const struct isolation_plan *plan, struct cgroup_slot *made,
+bool cgroup_slot_make(const struct cgroup_layout *layout, uint32_t slot, uid_t owner, struct cgroup_slot *made,
                       struct error *err)
 {
-    AUTO_CGROUP_SLOT making = {.top = -1, .run = -1};
-    making.top = make_slot_folder(layout->unified, plan->slot, err);
+    AUTO_CGROUP_SLOT making = CGROUP_SLOT_NONE;
+    making.top = make_slot_folder(layout->unified, slot, err);
     if (making.top < 0 || !make_at(making.top, "init", err) || !make_at(making.top, "run", err))
         return false;
+    making.leaf = openat(making.top, "init/cgroup.procs", O_WRONLY | O_CLOEXEC);
+    if (making.leaf < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "open cgroup init/cgroup.procs");
     making.run = open_folder(making.top, "run", err);
     if (making.run < 0 || !write_at(making.top, "cgroup.max.depth", DEPTH_MAX, err) ||
-        !write_at(making.top, "cgroup.max.descendants", DESCENDANTS_MAX, err) ||
-        !delegate(&making, plan->uid_base, err) || !make_v1(layout, plan, &making, err))
+        !write_at(making.top, "cgroup.max.descendants", DESCENDANTS_MAX, err) || !delegate(&making, owner, err) ||
+        !make_v1(layout, slot, &making, err))
         return false;
     *made = making;
-    making = (struct cgroup_slot){.top = -1, .run = -1};
-    return true;
-}
-
-bool cgroup_slot_settle(const struct cgroup_layout *layout, const struct isolation_plan *plan, pid_t init,
-                        struct error *err)
-{
-    char path[PATH_BYTES];
-    slot_path(path, layout->unified, plan->slot, "");
-    AUTO_FD int top = open_folder(AT_FDCWD, path, err);
-    if (top < 0 || !write_number_at(top, "init/cgroup.procs", (uint64_t)init, err))
-        return false;
-    AUTO_FD int run = open_folder(top, "run", err);
-    if (run < 0)
-        return false;
-    for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
-        char enable[VALUE_BYTES];
-        snprintf(enable, sizeof enable, "+%s", CGROUP_CONTROLLER_NAMES[i]);
-        if (!layout->v1[i][0] && (!write_at(top, "cgroup.subtree_control", enable, err) ||
-                                  !limit(run, (enum cgroup_controller)i, false, plan, err)))
-            return false;
-    }
+    making = CGROUP_SLOT_NONE;
     return true;
 }
 

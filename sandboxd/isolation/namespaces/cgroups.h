@@ -9,22 +9,29 @@
 /** What a sandbox's birth needs of its cgroups; close with cgroup_slot_close. */
 struct cgroup_slot {
     int top;                    /* s<slot>, O_DIRECTORY: what init is cloned into */
+    int leaf;                   /* s<slot>/init/cgroup.procs, O_WRONLY: where it goes once it has its namespace */
     int run;                    /* s<slot>/run, O_DIRECTORY: init's own */
     int join[INHERIT_JOIN_MAX]; /* v1 cgroup.procs, O_WRONLY */
     size_t join_count;
 };
 
+#define CGROUP_SLOT_NONE ((struct cgroup_slot){.top = -1, .leaf = -1, .run = -1})
+
 void cgroup_slot_close(struct cgroup_slot *slot);
 #define AUTO_CGROUP_SLOT __attribute__((cleanup(cgroup_slot_close))) struct cgroup_slot
 
-/** Makes the slot's cgroups, gives `run` to the sandbox's root, sets the v1 limits. ERROR_CONFLICT when the slot has
- *  some already. */
-bool cgroup_slot_make(const struct cgroup_layout *layout, const struct isolation_plan *plan, struct cgroup_slot *made,
+/** Makes the slot's cgroups, without limits, and gives `run` to the sandbox's root, `owner` outside. ERROR_CONFLICT
+ *  when the slot has some already. */
+bool cgroup_slot_make(const struct cgroup_layout *layout, uint32_t slot, uid_t owner, struct cgroup_slot *made,
                       struct error *err) MUST_USE;
 
-/** Once init has its cgroup namespace (whose top s<slot> is): moves it to the leaf `init`, then sets the v2 limits. */
-bool cgroup_slot_settle(const struct cgroup_layout *layout, const struct isolation_plan *plan, pid_t init,
-                        struct error *err) MUST_USE;
+/** Once init is in its leaf: the v2 controllers, for `run`. Safe to repeat. */
+bool cgroup_slot_control(const struct cgroup_layout *layout, uint32_t slot, struct error *err) MUST_USE;
+
+/** Sets the limits, at any time after that. ERROR_INVALID when more memory is in use and cannot be reclaimed: then the
+ *  memory limit is as it was. */
+bool cgroup_slot_limit(const struct cgroup_layout *layout, uint32_t slot, const struct isolation_limits *limits,
+                       struct error *err) MUST_USE;
 
 /** Opens the descriptors of struct isolation_sandbox. */
 bool cgroup_slot_open_stats(const struct cgroup_layout *layout, uint32_t slot, int stats[ISOLATION_STATS],

@@ -3,7 +3,6 @@
 #include "sandboxd/isolation/namespaces/mounts.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -42,7 +41,7 @@ static bool mount_at(const char *path, const char *type, unsigned long flags, co
     return true;
 }
 
-bool devices_make(uint64_t memory_bytes, struct error *err)
+bool devices_make(struct error *err)
 {
     static const char *const NODES[] = {"null", "zero", "full", "random", "urandom", "tty"};
     if (mount("parley", DEV, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=64k,nr_inodes=64,mode=0755") < 0)
@@ -51,12 +50,8 @@ bool devices_make(uint64_t memory_bytes, struct error *err)
         if (!bind_node(NODES[i], err))
             return false;
     }
-    char shared[PATH_BYTES];
-    uint64_t bytes = isolation_shared_bytes(memory_bytes);
-    snprintf(shared, sizeof shared, "size=%" PRIu64 ",nr_inodes=%" PRIu64 ",mode=1777", bytes,
-             bytes / ISOLATION_BYTES_PER_INODE);
     return mount_at(DEV "/pts", "devpts", MS_NOEXEC, PTS_OPTIONS, err) &&
-           mount_at(DEV "/shm", "tmpfs", MS_NODEV, shared, err) && make_link("pts/ptmx", DEV "/ptmx", err) &&
+           mount_at(DEV "/shm", "tmpfs", MS_NODEV, "size=64k,nr_inodes=8,mode=1777", err) && make_link("pts/ptmx", DEV "/ptmx", err) &&
            make_link("/proc/self/fd", DEV "/fd", err) && make_link("/proc/self/fd/0", DEV "/stdin", err) &&
            make_link("/proc/self/fd/1", DEV "/stdout", err) && make_link("/proc/self/fd/2", DEV "/stderr", err);
 }

@@ -5,7 +5,7 @@
 #include "shared/base/error.h"
 
 #include <stdbool.h>
-#include <stdint.h>
 
-/** Child's half, before the pivot (the nodes are bound from the host's /dev); `memory_bytes` bounds /dev/shm. */
-bool devices_make(uint64_t memory_bytes, struct error *err) MUST_USE;
+/** Child's half, before the pivot (the nodes are bound from the host's /dev). /dev/shm is small until init gives it its
+ *  size. */
+bool devices_make(struct error *err) MUST_USE;

@@ -1,31 +1,25 @@
 #include "sandboxd/isolation/namespaces/mounts.h"
 
-#include "shared/base/fd.h"
-
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { OPTIONS_BYTES = 256, HOSTS_BYTES = 256, INODES_MIN = 1024, INODES_MAX = 4 * 1024 * 1024 };
-
 static const unsigned long QUIET = MS_NOSUID | MS_NODEV;
 
-int mounts_open_lower(const char *path, int user_namespace, struct error *err)
+int mounts_open(const char *path, int user_namespace, enum mounts_use use, struct error *err)
 {
     AUTO_FD int tree = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     if (tree < 0) {
         error_set_errno(err, ERROR_INTERNAL, "open_tree %s", path);
         return -1;
     }
-    struct mount_attr attributes = {.attr_set =
-                                        MOUNT_ATTR_IDMAP | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+    struct mount_attr attributes = {.attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
                                     .userns_fd = (unsigned)user_namespace};
+    if (use == MOUNTS_READ_ONLY)
+        attributes.attr_set |= MOUNT_ATTR_RDONLY;
     if (mount_setattr(tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes) < 0) {
         error_set_errno(err, ERROR_INTERNAL, "idmap the mount of %s (its file system must allow it)", path);
         return -1;
@@ -42,55 +36,24 @@ bool mounts_detach_propagation(struct error *err)
 
 /* --- the root --- */
 
-static bool make_folder(const char *path, struct error *err)
+/* Where the layers are attached: nothing of ours, so that a hostile area has no part in it. */
+static bool make_stage(struct error *err)
 {
-    if (mkdir(path, 0755) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "mkdir %s", path);
-    return true;
-}
-
-static bool write_new_file(const char *path, const char *text, struct error *err)
-{
-    AUTO_FD int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "create %s", path);
-    return fd_write_all(fd, text, strlen(text), err);
-}
-
-/* What differs from one sandbox to the next in the template's /etc. */
-static bool write_names(const char *hostname, struct error *err)
-{
-    char hosts[HOSTS_BYTES];
-    char name[HOSTS_BYTES];
-    snprintf(hosts, sizeof hosts, "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n127.0.1.1\t%s\n", hostname);
-    snprintf(name, sizeof name, "%s\n", hostname);
-    return make_folder(MOUNTS_STAGE "/root/upper/etc", err) &&
-           write_new_file(MOUNTS_STAGE "/root/upper/etc/hosts", hosts, err) &&
-           write_new_file(MOUNTS_STAGE "/root/upper/etc/hostname", name, err);
-}
-
-static bool make_writable_layer(const struct isolation_plan *plan, struct error *err)
-{
-    uint64_t inodes = plan->disk_bytes / ISOLATION_BYTES_PER_INODE;
-    inodes = inodes < INODES_MIN ? INODES_MIN : inodes > INODES_MAX ? INODES_MAX : inodes;
-    char options[OPTIONS_BYTES];
-    snprintf(options, sizeof options, "size=%" PRIu64 ",nr_inodes=%" PRIu64 ",mode=0755", plan->disk_bytes, inodes);
-    if (mount("parley", MOUNTS_STAGE, "tmpfs", QUIET, options) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "mount the writable layer (tmpfs %s)", options);
-    static const char *const FOLDERS[] = {MOUNTS_STAGE "/lower-root", MOUNTS_STAGE "/lower-usr", MOUNTS_STAGE "/root",
-                                          MOUNTS_STAGE "/root/upper", MOUNTS_STAGE "/root/work", MOUNTS_STAGE "/usr",
-                                          MOUNTS_STAGE "/usr/upper",  MOUNTS_STAGE "/usr/work",  MOUNTS_NEW_ROOT};
+    static const char *const FOLDERS[] = {MOUNTS_STAGE "/lower-root", MOUNTS_STAGE "/lower-usr", MOUNTS_STAGE "/area",
+                                          MOUNTS_NEW_ROOT};
+    if (mount("parley", MOUNTS_STAGE, "tmpfs", QUIET, "size=16k,nr_inodes=16,mode=0700") < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "mount a stage at " MOUNTS_STAGE);
     for (size_t i = 0; i < sizeof FOLDERS / sizeof FOLDERS[0]; i++) {
-        if (!make_folder(FOLDERS[i], err))
-            return false;
+        if (mkdir(FOLDERS[i], 0700) < 0)
+            return error_set_errno(err, ERROR_INTERNAL, "mkdir %s", FOLDERS[i]);
     }
-    return write_names(plan->hostname, err);
+    return true;
 }
 
 static bool attach(int tree, const char *at, struct error *err)
 {
     if (move_mount(tree, "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "attach a lower layer at %s", at);
+        return error_set_errno(err, ERROR_INTERNAL, "attach a layer at %s", at);
     return true;
 }
 
@@ -101,18 +64,20 @@ static bool mount_overlay(const char *at, const char *options, struct error *err
     return true;
 }
 
-bool mounts_make_root(const struct isolation_plan *plan, int lower_root, int lower_usr, struct error *err)
+bool mounts_make_root(const struct mounts_layers *layers, struct error *err)
 {
-    return make_writable_layer(plan, err) && attach(lower_root, MOUNTS_STAGE "/lower-root", err) &&
-           attach(lower_usr, MOUNTS_STAGE "/lower-usr", err) &&
-           mount_overlay(MOUNTS_NEW_ROOT,
-                         "lowerdir=" MOUNTS_STAGE "/lower-root,upperdir=" MOUNTS_STAGE
-                         "/root/upper,workdir=" MOUNTS_STAGE "/root/work,userxattr",
-                         err) &&
-           mount_overlay(MOUNTS_NEW_ROOT "/usr",
-                         "lowerdir=" MOUNTS_STAGE "/lower-usr,upperdir=" MOUNTS_STAGE "/usr/upper,workdir=" MOUNTS_STAGE
-                         "/usr/work,userxattr",
-                         err);
+    if (!make_stage(err) || !attach(layers->root, MOUNTS_STAGE "/lower-root", err) ||
+        !attach(layers->area, MOUNTS_STAGE "/area", err) ||
+        !mount_overlay(MOUNTS_NEW_ROOT,
+                       "lowerdir=" MOUNTS_STAGE "/lower-root,upperdir=" MOUNTS_STAGE
+                       "/area/root/upper,workdir=" MOUNTS_STAGE "/area/root/work,userxattr",
+                       err))
+        return false;
+    return layers->usr < 0 || (attach(layers->usr, MOUNTS_STAGE "/lower-usr", err) &&
+                               mount_overlay(MOUNTS_NEW_ROOT "/usr",
+                                             "lowerdir=" MOUNTS_STAGE "/lower-usr,upperdir=" MOUNTS_STAGE
+                                             "/area/usr/upper,workdir=" MOUNTS_STAGE "/area/usr/work,userxattr",
+                                             err));
 }
 
 /* --- /proc --- */

@@ -1,5 +1,5 @@
-/** mounts.h - the file system of a sandbox: overlays over the template's skeleton and the host's /usr, both idmapped,
- * with one bounded tmpfs as their writable layer; /proc; the pivot (mount_namespaces(7), overlayfs.rst). */
+/** mounts.h - the file system of a sandbox: an overlay over the template, or two over its skeleton and the host's /usr,
+ * all idmapped, with its area as their writable layer; /proc; the pivot (mount_namespaces(7), overlayfs.rst). */
 #pragma once
 
 #include "sandboxd/isolation/isolation.h"
@@ -9,15 +9,24 @@
 #define MOUNTS_STAGE    "/tmp"
 #define MOUNTS_NEW_ROOT MOUNTS_STAGE "/new"
 
-/** Parent's half: a detached copy of the mount at `path`, idmapped by `user_namespace` and read-only, for the child to
- *  attach; -1 on failure. */
-int mounts_open_lower(const char *path, int user_namespace, struct error *err) MUST_USE;
+/* What a detached copy is for; all are nosuid and nodev. */
+enum mounts_use { MOUNTS_READ_ONLY, MOUNTS_WRITABLE };
+
+/** Parent's half: a detached copy of the mount at `path` (that folder alone), idmapped by `user_namespace`, for the
+ *  child or init to attach; -1 on failure. */
+int mounts_open(const char *path, int user_namespace, enum mounts_use use, struct error *err) MUST_USE;
 
 /** Child's half: nothing that is mounted here from now on reaches the host. */
 bool mounts_detach_propagation(struct error *err) MUST_USE;
 
-/** Child's half: the writable layer and both overlays at MOUNTS_NEW_ROOT; consumes neither descriptor. */
-bool mounts_make_root(const struct isolation_plan *plan, int lower_root, int lower_usr, struct error *err) MUST_USE;
+/** The detached mounts that a root is made of. */
+struct mounts_layers {
+    int root, usr; /* read-only; usr -1: root has its own */
+    int area;      /* where it writes: root/upper, root/work, usr/upper, usr/work */
+};
+
+/** Child's half: one overlay, or two, at MOUNTS_NEW_ROOT; consumes no descriptor. */
+bool mounts_make_root(const struct mounts_layers *layers, struct error *err) MUST_USE;
 
 /** Child's half: /proc of the own pid namespace with what does not belong to it covered. Before the old root goes: a
  *  fresh proc is allowed only where a whole one is to be seen. */

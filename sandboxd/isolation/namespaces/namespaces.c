@@ -5,8 +5,11 @@
 #include "sandboxd/isolation/namespaces/recipe.h"
 #include "sandboxd/isolation/namespaces/seccomp.h"
 #include "sandboxd/isolation/namespaces/skeleton.h"
+#include "sandboxd/isolation/namespaces/volumes.h"
+#include "sandboxd/launcher_init/launcher_init.h"
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
+#include "shared/base/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -78,27 +81,83 @@ static bool remove_failed(uint32_t slot)
     return cgroup_slot_remove(&host.layout, slot, NULL);
 }
 
-static bool create(const struct isolation_plan *plan, struct isolation_sandbox *made, struct error *err)
+static bool begin(const struct isolation_plan *plan, struct isolation_sandbox *made, struct error *err)
 {
     struct error why = {0};
-    AUTO_CGROUP_SLOT slot = {.top = -1, .run = -1};
-    bool mine = cgroup_slot_make(&host.layout, plan, &slot, &why);
-    if (mine && recipe_run(&host.layout, &slot, plan, host.seccomp, made, &why))
+    AUTO_CGROUP_SLOT slot = CGROUP_SLOT_NONE;
+    bool mine = cgroup_slot_make(&host.layout, plan->slot, plan->uid_base, &slot, &why);
+    if (mine && recipe_begin(&slot, plan, host.seccomp, made, &why))
         return true;
     cgroup_slot_close(&slot);
-    unlink(plan->socket_path);
     /* A slot that was taken already is another sandbox's. */
-    if (why.kind != ERROR_CONFLICT && !remove_failed(plan->slot))
-        error_prefix(&why, "cgroups of slot %" PRIu32 " are left; before that", plan->slot);
+    if (why.kind != ERROR_CONFLICT) {
+        unlink(plan->socket_path);
+        if (!remove_failed(plan->slot))
+            error_prefix(&why, "cgroups of slot %" PRIu32 " are left; before that", plan->slot);
+    }
     if (err)
         *err = why;
     return false;
 }
 
+static int is_warm(uint32_t slot, struct isolation_sandbox *made, struct error *err)
+{
+    int heard = recipe_hear(made, LI_BARRIER, err);
+    if (heard != 1)
+        return heard;
+    /* Now that it has left the top, the controllers may be there; they bring files of their own. */
+    bool is_open = cgroup_slot_control(&host.layout, slot, err) &&
+                   cgroup_slot_open_stats(&host.layout, slot, made->stats, err);
+    return is_open ? 1 : -1;
+}
+
+static bool become(uint32_t slot, uint32_t uid_base, struct isolation_sandbox *warm, const struct isolation_life *life,
+                   struct error *err)
+{
+    struct launcher_init_message message = {.type = LI_BECOME};
+    struct li_become *to = &message.as.become;
+    if (life->volume_count > LAUNCHER_INIT_VOLUMES)
+        return error_set(err, ERROR_INVALID, "a sandbox takes up to %d volumes", LAUNCHER_INIT_VOLUMES);
+    if (!text_copy(to->hostname, sizeof to->hostname, life->hostname))
+        return error_set(err, ERROR_INVALID, "a hostname has up to %zu bytes", sizeof to->hostname - 1);
+    to->deadline_boot_ns = life->deadline_boot_ns;
+    to->shared_bytes = life->shared_bytes;
+    to->uid = life->uid;
+    to->gid = life->gid;
+    to->open_files = life->open_files;
+    to->root_allowed = life->root_allowed;
+    to->volume_count = (uint8_t)life->volume_count;
+    for (size_t i = 0; i < life->volume_count; i++) {
+        if (!text_copy(to->volumes[i].path, sizeof to->volumes[i].path, life->volumes[i].path))
+            return error_set(err, ERROR_INVALID, "a volume's path has up to %zu bytes", sizeof to->volumes[i].path - 1);
+    }
+    AUTO_VOLUMES opened = VOLUMES_NONE;
+    return cgroup_slot_limit(&host.layout, slot, &life->limits, err) &&
+           volumes_open(warm->init_pid, uid_base, life, &opened, err) &&
+           launcher_init_send(warm->birth, &message, opened.mounts, opened.count, err);
+}
+
+static int is_ready(struct isolation_sandbox *made, struct error *err)
+{
+    int heard = recipe_hear(made, LI_READY, err);
+    if (heard == 1) {
+        close(made->birth);
+        made->birth = -1;
+    }
+    return heard;
+}
+
+static bool limit(uint32_t slot, const struct isolation_limits *limits, struct error *err)
+{
+    return cgroup_slot_limit(&host.layout, slot, limits, err);
+}
+
 static bool adopt(uint32_t slot, pid_t init_pid, uint64_t init_start, struct isolation_sandbox *found,
                   struct error *err)
 {
-    struct isolation_sandbox adopted = {.init_pid = init_pid, .init_start = init_start};
+    struct isolation_sandbox adopted = ISOLATION_NONE;
+    adopted.init_pid = init_pid;
+    adopted.init_start = init_start;
     /* First the descriptor, then the question whose it is: the pid cannot change hands between. */
     AUTO_FD int pidfd = init_pid > 0 ? (int)syscall(SYS_pidfd_open, init_pid, 0U) : -1;
     bool is_it = pidfd >= 0 && init_start != 0 && recipe_start_time(init_pid) == init_start &&
@@ -140,7 +199,11 @@ static void stop(void)
 const struct isolation_backend isolation_namespaces = {.name = "namespaces",
                                                        .start = start,
                                                        .probe = probe_layers,
-                                                       .create = create,
+                                                       .begin = begin,
+                                                       .is_warm = is_warm,
+                                                       .become = become,
+                                                       .is_ready = is_ready,
+                                                       .limit = limit,
                                                        .adopt = adopt,
                                                        .kill = kill_slot,
                                                        .remove = remove_slot,
@@ -151,10 +214,11 @@ void isolation_close(struct isolation_sandbox *sandbox)
 {
     if (sandbox->init >= 0)
         close(sandbox->init);
+    if (sandbox->birth >= 0)
+        close(sandbox->birth);
     for (size_t i = 0; i < ISOLATION_STATS; i++) {
         if (sandbox->stats[i] >= 0)
             close(sandbox->stats[i]);
     }
-    *sandbox = (struct isolation_sandbox){.init = -1};
-    memset(sandbox->stats, 0xff, sizeof sandbox->stats); /* -1 each */
+    *sandbox = ISOLATION_NONE;
 }

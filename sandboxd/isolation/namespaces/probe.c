@@ -82,7 +82,7 @@ static int attempt(unsigned long flags, work_function *work, const char *lower)
         AUTO_FD int tree = -1;
         failed = user_namespace_map(pid, (uint32_t)PROBE_UID, NULL) ? 0 : errno;
         if (!failed && lower) {
-            tree = mounts_open_lower(lower, namespace_fd, NULL);
+            tree = mounts_open(lower, namespace_fd, MOUNTS_READ_ONLY, NULL);
             failed = tree < 0 ? errno : 0;
         }
         if (write(end, "g", 1) != 1)

@@ -3,12 +3,12 @@
 #include "sandboxd/isolation/namespaces/mounts.h"
 #include "sandboxd/isolation/namespaces/recipe_child.h"
 #include "sandboxd/isolation/namespaces/user_namespace.h"
+#include "sandboxd/launcher_init/launcher_init.h"
 #include "shared/base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BIRTH_TIMEOUT_MS = 10000, STAT_BYTES = 1024 };
+enum { STAT_BYTES = 1024 };
 
 static const uint64_t NAMESPACES =
     CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET;
@@ -68,7 +68,7 @@ static int bind_listener(const struct isolation_plan *plan, struct error *err)
 
 /* What the parent holds while the child is being born. */
 struct birth {
-    int sync[2], ready[2]; /* [0] the parent's end, [1] the child's */
+    int control[2]; /* [0] the launcher's end, [1] the child's, then init's */
     int listener;
     pid_t pid;
     int pidfd;
@@ -76,7 +76,7 @@ struct birth {
 
 static void birth_done(struct birth *birth)
 {
-    int fds[] = {birth->sync[0], birth->sync[1], birth->ready[0], birth->ready[1], birth->listener, birth->pidfd};
+    int fds[] = {birth->control[0], birth->control[1], birth->listener, birth->pidfd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (fds[i] >= 0)
             close(fds[i]);
@@ -91,12 +91,10 @@ static void drop(int *fd)
 
 static bool open_ends(struct birth *birth, const struct isolation_plan *plan, struct error *err)
 {
-    struct timeval patience = {.tv_sec = BIRTH_TIMEOUT_MS / 1000};
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, birth->sync) < 0 || pipe2(birth->ready, O_CLOEXEC) < 0 ||
-        setsockopt(birth->sync[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "make a socket pair and a pipe");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, birth->control) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "make a socket pair");
     birth->listener = bind_listener(plan, err);
-    return birth->listener >= 0;
+    return birth->listener >= 0 && fd_set_nonblocking(birth->control[0], err);
 }
 
 static bool clone_child(struct birth *birth, const struct cgroup_slot *slot, const struct recipe_child *child,
@@ -118,58 +116,30 @@ static bool clone_child(struct birth *birth, const struct cgroup_slot *slot, con
     if (failed)
         return error_set_errno(err, ERROR_INTERNAL, "clone3 with all namespaces");
     birth->pid = (pid_t)pid;
-    drop(&birth->sync[1]);
-    drop(&birth->ready[1]);
+    drop(&birth->control[1]);
     drop(&birth->listener);
     return true;
 }
 
-/* Gives the child its ids, and the layers that only root can idmap. */
-static bool provide(struct birth *birth, const struct cgroup_layout *layout, const struct isolation_plan *plan,
-                    struct error *err)
+/* Gives the child its ids, and the layers that only root can idmap. It never waits for the child. */
+static bool provide(struct birth *birth, const struct isolation_plan *plan, struct error *err)
 {
     if (!user_namespace_map(birth->pid, plan->uid_base, err))
         return false;
     AUTO_FD int user_namespace = user_namespace_open(birth->pid, err);
-    AUTO_FD int lower_root = user_namespace < 0 ? -1 : mounts_open_lower(plan->skeleton, user_namespace, err);
-    AUTO_FD int lower_usr = lower_root < 0 ? -1 : mounts_open_lower("/usr", user_namespace, err);
-    if (lower_usr < 0)
+    if (user_namespace < 0)
         return false;
-    char byte = 0;
-    ssize_t got = recv(birth->sync[0], &byte, 1, 0);
-    if (got < 0)
-        return error_set_errno(err, ERROR_TIMEOUT, "wait for the new process");
-    if (got == 0)
-        return error_set(err, ERROR_INTERNAL, "the new process ended at once");
-    /* It has its cgroup namespace, whose top is s<slot>; now it may go to its leaf. */
-    if (!cgroup_slot_settle(layout, plan, birth->pid, err))
+    AUTO_FD int root = mounts_open(plan->lower_root, user_namespace, MOUNTS_READ_ONLY, err);
+    AUTO_FD int area = -1;
+    if (root >= 0 && plan->area_path)
+        area = mounts_open(plan->area_path, user_namespace, MOUNTS_WRITABLE, err);
+    AUTO_FD int usr = -1;
+    if (root >= 0 && plan->lower_usr)
+        usr = mounts_open(plan->lower_usr, user_namespace, MOUNTS_READ_ONLY, err);
+    if (root < 0 || (plan->area_path && area < 0) || (plan->lower_usr && usr < 0))
         return false;
-    return fd_send_message(birth->sync[0], "m", 1, (const int[]){lower_root, lower_usr}, 2, err);
-}
-
-/* init's one byte, or what the child says went wrong. */
-static bool wait_ready(const struct birth *birth, int timeout_ms, struct error *err)
-{
-    struct pollfd ready = {.fd = birth->ready[0], .events = POLLIN};
-    int polled = 0;
-    do {
-        polled = poll(&ready, 1, timeout_ms);
-    } while (polled < 0 && errno == EINTR);
-    if (polled == 0)
-        return error_set(err, ERROR_TIMEOUT, "init was not ready within %d ms", timeout_ms);
-    union {
-        struct error error;
-        char byte;
-    } said = {0};
-    ssize_t size = read(birth->ready[0], &said, sizeof said);
-    if (size == 1 && said.byte == 0)
-        return true;
-    if (size != (ssize_t)sizeof said.error)
-        return error_set(err, ERROR_INTERNAL, "init ended before it was ready");
-    said.error.message[ERROR_MESSAGE_BYTES - 1] = '\0';
-    if (err)
-        *err = said.error;
-    return error_prefix(err, "new sandbox");
+    const int layers[] = {root, plan->area_path ? area : plan->area_mount, usr};
+    return fd_send_message(birth->control[0], "m", 1, layers, plan->lower_usr ? 3 : 2, err);
 }
 
 static void kill_child(const struct birth *birth)
@@ -181,53 +151,57 @@ static void kill_child(const struct birth *birth)
     }
 }
 
-/* A child that failed may have said why, and knows better than we do. */
-static void prefer_its_word(const struct birth *birth, struct error *err)
+bool recipe_begin(const struct cgroup_slot *slot, const struct isolation_plan *plan, int seccomp,
+                  struct isolation_sandbox *made, struct error *err)
 {
-    struct error its = {0};
-    (void)fcntl(birth->ready[0], F_SETFL, O_NONBLOCK);
-    if (read(birth->ready[0], &its, sizeof its) != (ssize_t)sizeof its || !err)
-        return;
-    its.message[ERROR_MESSAGE_BYTES - 1] = '\0';
-    *err = its;
-    error_prefix(err, "new sandbox");
-}
-
-static bool raise_child(struct birth *birth, const struct cgroup_layout *layout, const struct isolation_plan *plan,
-                        struct isolation_sandbox *born, struct error *err)
-{
-    if (!provide(birth, layout, plan, err)) {
-        kill_child(birth);
-        prefer_its_word(birth, err);
-        return false;
-    }
-    born->init_pid = birth->pid;
-    born->init_start = recipe_start_time(birth->pid);
-    if (!wait_ready(birth, BIRTH_TIMEOUT_MS, err) || !cgroup_slot_open_stats(layout, plan->slot, born->stats, err)) {
-        kill_child(birth);
-        return false;
-    }
-    born->init = TAKE_FD(birth->pidfd);
-    return true;
-}
-
-bool recipe_run(const struct cgroup_layout *layout, const struct cgroup_slot *slot, const struct isolation_plan *plan,
-                int seccomp, struct isolation_sandbox *made, struct error *err)
-{
-    __attribute__((cleanup(birth_done))) struct birth birth = {{-1, -1}, {-1, -1}, -1, 0, -1};
+    __attribute__((cleanup(birth_done))) struct birth birth = {{-1, -1}, -1, 0, -1};
+    if (!plan->area_path && plan->area_mount < 0)
+        return error_set(err, ERROR_INVALID, "a sandbox needs an area");
     if (!open_ends(&birth, plan, err))
         return false;
-    struct recipe_child child = {.plan = plan,
-                                 .slot = slot,
-                                 .sync = birth.sync[1],
-                                 .ready = birth.ready[1],
-                                 .listener = birth.listener,
-                                 .seccomp = seccomp};
-    struct isolation_sandbox born = {0};
-    if (!clone_child(&birth, slot, &child, err) || !raise_child(&birth, layout, plan, &born, err))
+    struct recipe_child child = {
+        .plan = plan, .slot = slot, .control = birth.control[1], .listener = birth.listener, .seccomp = seccomp};
+    if (!clone_child(&birth, slot, &child, err))
         return false;
+    struct isolation_sandbox born = ISOLATION_NONE;
+    born.init_pid = birth.pid;
+    born.init_start = recipe_start_time(birth.pid);
+    if (!provide(&birth, plan, err)) {
+        kill_child(&birth);
+        /* A child that failed may have said why, and knows better than we do. */
+        struct error its = {0};
+        born.birth = birth.control[0];
+        if (recipe_hear(&born, LI_BARRIER, &its) < 0 && its.kind != ERROR_GONE && err)
+            *err = its;
+        return false;
+    }
+    born.init = TAKE_FD(birth.pidfd);
+    born.birth = TAKE_FD(birth.control[0]);
     *made = born;
     return true;
+}
+
+int recipe_hear(const struct isolation_sandbox *sandbox, uint32_t type, struct error *err)
+{
+    struct launcher_init_message message;
+    struct error why = {0};
+    int fds[LAUNCHER_INIT_VOLUMES];
+    size_t count = 0;
+    int got = launcher_init_receive(sandbox->birth, &message, LI_FROM_INIT, fds, &count, &why);
+    if (got < 0 && why.system_errno == EAGAIN)
+        return 0;
+    if (got > 0 && message.type == type)
+        return 1;
+    if (got == 0 || why.system_errno == ECONNRESET)
+        error_set(&why, ERROR_GONE, "init ended before it was ready");
+    else if (got > 0 && message.type == LI_FAILED)
+        why = message.as.failed;
+    else if (got > 0)
+        error_set(&why, ERROR_INTERNAL, "init said %u out of turn", message.type);
+    error_prefix(&why, "new sandbox");
+    if (err)
+        *err = why;
+    return -1;
 }
 
 uint64_t recipe_start_time(pid_t pid)

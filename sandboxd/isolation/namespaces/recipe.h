@@ -4,10 +4,14 @@
 #include "sandboxd/isolation/isolation.h"
 #include "sandboxd/isolation/namespaces/cgroups.h"
 
-/** Clones init and builds all around it; returns once it listens. `seccomp` is the filter's memfd. The slot's cgroups
- *  were made. On failure the child is dead and reaped; cgroups and socket are the caller's to remove. */
-bool recipe_run(const struct cgroup_layout *layout, const struct cgroup_slot *slot, const struct isolation_plan *plan,
-                int seccomp, struct isolation_sandbox *made, struct error *err) MUST_USE;
+/** Clones init, gives it what only root can make, and returns while it builds: made->init_pid, ->init_start, ->init and
+ *  ->birth are set. `seccomp` is the filter's memfd. The slot's cgroups were made. On failure the child is dead and
+ *  reaped; cgroups and socket are the caller's to remove. */
+bool recipe_begin(const struct cgroup_slot *slot, const struct isolation_plan *plan, int seccomp,
+                  struct isolation_sandbox *made, struct error *err) MUST_USE;
+
+/** Reads what the child, or init, says next: 1 it is a message of `type`, 0 nothing there yet, -1 it failed. */
+int recipe_hear(const struct isolation_sandbox *sandbox, uint32_t type, struct error *err) MUST_USE;
 
 /** Field 22 of /proc/<pid>/stat (proc_pid_stat(5)); 0 when there is no such process. */
 uint64_t recipe_start_time(pid_t pid) MUST_USE;

@@ -5,10 +5,10 @@
 #include "sandboxd/isolation/namespaces/mounts.h"
 #include "sandboxd/isolation/namespaces/network.h"
 #include "sandboxd/isolation/namespaces/user_namespace.h"
+#include "sandboxd/launcher_init/launcher_init.h"
 #include "shared/base/fd.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
 #include <linux/close_range.h>
 #include <linux/sched.h>
 #include <stdio.h>
@@ -16,16 +16,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Behind what init inherits, both gone with execve. */
+/* Behind what init inherits, all gone with execve. */
 enum {
     FD_PROGRAM = INHERIT_FD_JOIN + INHERIT_JOIN_MAX,
-    FD_SYNC,
+    FD_LEAF,
     FD_FIRST_CLOSED,
     FD_SPARE = 64, /* numbers used for a moment lie from here on */
     NUMBER_BYTES = 24
 };
-
-enum lower { LOWER_ROOT, LOWER_USR, LOWERS };
 
 /* Puts `from[i]` at `to[i]` and closes all beyond; -1 in `from` stands for nothing. Two passes, as a target may be the
  * source of another. */
@@ -46,10 +44,10 @@ static bool arrange(int *from, const int *to, size_t count, struct error *err)
 
 static bool take_descriptors(const struct recipe_child *child, struct error *err)
 {
-    int from[6 + INHERIT_JOIN_MAX] = {child->listener,           child->ready, child->slot->run, child->seccomp,
-                                      child->plan->init_program, child->sync};
-    int to[6 + INHERIT_JOIN_MAX] = {INHERIT_FD_LISTEN,  INHERIT_FD_READY, INHERIT_FD_RUN,
-                                    INHERIT_FD_SECCOMP, FD_PROGRAM,       FD_SYNC};
+    int from[6 + INHERIT_JOIN_MAX] = {child->listener, child->control,           child->slot->run,
+                                      child->seccomp,  child->plan->init_program, child->slot->leaf};
+    int to[6 + INHERIT_JOIN_MAX] = {INHERIT_FD_LISTEN,  INHERIT_FD_CONTROL, INHERIT_FD_RUN,
+                                    INHERIT_FD_SECCOMP, FD_PROGRAM,         FD_LEAF};
     size_t count = 6;
     for (size_t i = 0; i < child->slot->join_count; i++, count++) {
         from[count] = child->slot->join[i];
@@ -60,43 +58,52 @@ static bool take_descriptors(const struct recipe_child *child, struct error *err
     unsigned first_free = INHERIT_FD_JOIN + (unsigned)child->slot->join_count;
     if (first_free < FD_PROGRAM && syscall(SYS_close_range, first_free, FD_PROGRAM - 1U, 0U) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "close_range");
+    close(INHERIT_FD_AREA);
     if (syscall(SYS_close_range, (unsigned)FD_FIRST_CLOSED, ~0U, 0U) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "close_range");
     return true;
 }
 
-/* What needs no ids, while the parent writes the maps. */
-static bool prepare(const struct recipe_child *child, struct error *err)
+/* What needs no ids, while the parent writes the maps. Its own cgroup namespace, whose top is s<slot>, and then to its
+ * leaf: with the launcher's descriptor, so that it is the launcher's right that counts. */
+static bool prepare(struct error *err)
 {
     if (syscall(SYS_unshare, CLONE_NEWCGROUP) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "unshare the cgroup namespace");
-    if (!fd_send_message(FD_SYNC, "c", 1, NULL, 0, err))
-        return false;
-    if (syscall(SYS_sethostname, child->plan->hostname, strlen(child->plan->hostname)) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "sethostname");
+    if (write(FD_LEAF, "0", 1) != 1)
+        return error_set_errno(err, ERROR_INTERNAL, "move to cgroup init");
     return network_loopback_up(err) && mounts_detach_propagation(err);
 }
 
-static bool receive_lowers(int lowers[static LOWERS], struct error *err)
+static bool receive_layers(struct mounts_layers *layers, struct error *err)
 {
     char byte = 0;
     int fds[FD_MESSAGE_FDS];
     size_t count = 0;
-    ssize_t size = fd_receive_message(FD_SYNC, &byte, 1, fds, &count, err);
+    ssize_t size = fd_receive_message(INHERIT_FD_CONTROL, &byte, 1, fds, &count, err);
     if (size < 0)
         return false;
-    if (size != 1 || count != LOWERS)
+    if (size != 1 || count < 2)
         return error_set(err, ERROR_INTERNAL, "the launcher went away");
-    memcpy(lowers, fds, sizeof(int) * LOWERS);
+    *layers = (struct mounts_layers){.root = fds[0], .area = fds[1], .usr = count > 2 ? fds[2] : -1};
+    return true;
+}
+
+/* For the launcher that comes after this one: nothing else names a tmpfs. */
+static bool keep_area(int area, struct error *err)
+{
+    AUTO_FD int root = openat(area, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0 || dup2(root, INHERIT_FD_AREA) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "open the area");
     return true;
 }
 
 static bool build(const struct recipe_child *child, struct error *err)
 {
-    int lowers[LOWERS];
-    return receive_lowers(lowers, err) && user_namespace_become_root(err) && process_attributes_reset(err) &&
-           mounts_make_root(child->plan, lowers[LOWER_ROOT], lowers[LOWER_USR], err) && mounts_make_proc(err) &&
-           devices_make(child->plan->memory_bytes, err) && mounts_pivot(err);
+    struct mounts_layers layers;
+    return receive_layers(&layers, err) && user_namespace_become_root(err) && process_attributes_reset(err) &&
+           mounts_make_root(&layers, err) && (child->plan->area_path || keep_area(layers.area, err)) &&
+           mounts_make_proc(err) && devices_make(err) && mounts_pivot(err);
 }
 
 static bool silence_standard_streams(struct error *err)
@@ -112,15 +119,13 @@ static bool silence_standard_streams(struct error *err)
 static bool become_init(const struct recipe_child *child, struct error *err)
 {
     char name[] = "init";
-    char deadline[NUMBER_BYTES];
     char joins[NUMBER_BYTES];
-    snprintf(deadline, sizeof deadline, "%" PRIu64, child->plan->deadline_boot_ns);
     snprintf(joins, sizeof joins, "%zu", child->slot->join_count);
-    char *const arguments[] = {name, deadline, joins, NULL};
+    char *const arguments[] = {name, joins, NULL};
     char *const environment[] = {NULL};
-    if (!silence_standard_streams(err) || !capabilities_limit(err))
+    if (!silence_standard_streams(err) || !capabilities_seal(err))
         return false;
-    /* The lower layers' descriptors and all else that is not init's goes with execve. */
+    /* The layers' descriptors and all else that is not init's goes with execve. */
     if (syscall(SYS_close_range, (unsigned)FD_PROGRAM, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "close_range");
     syscall(SYS_execveat, FD_PROGRAM, "", arguments, environment, AT_EMPTY_PATH);
@@ -129,13 +134,13 @@ static bool become_init(const struct recipe_child *child, struct error *err)
 
 _Noreturn void recipe_child_run(const struct recipe_child *child)
 {
-    struct error err = {0};
+    struct launcher_init_message failed = {.type = LI_FAILED};
+    struct error *err = &failed.as.failed;
     /* Its number may be another's before the taking fails. */
-    int ready = fcntl(child->ready, F_DUPFD_CLOEXEC, FD_SPARE);
-    bool taken = take_descriptors(child, &err);
-    ready = taken ? INHERIT_FD_READY : ready;
-    if (taken && prepare(child, &err) && build(child, &err))
-        (void)become_init(child, &err);
-    ssize_t written = write(ready, &err, sizeof err); /* atomic: below PIPE_BUF */
-    _exit(written == (ssize_t)sizeof err ? 1 : 2);
+    int control = fcntl(child->control, F_DUPFD_CLOEXEC, FD_SPARE);
+    bool taken = take_descriptors(child, err);
+    control = taken ? INHERIT_FD_CONTROL : control;
+    if (taken && prepare(err) && build(child, err))
+        (void)become_init(child, err);
+    _exit(launcher_init_send(control, &failed, NULL, 0, NULL) ? 1 : 2);
 }

@@ -8,12 +8,11 @@
 struct recipe_child {
     const struct isolation_plan *plan;
     const struct cgroup_slot *slot;
-    int sync;     /* SEQPACKET: one byte to the parent once in the own cgroup namespace; then both lower layers come */
-    int ready;    /* pipe to the parent: a struct error, or init's byte */
+    int control;  /* SEQPACKET: the mounts come by it; then it is init's dialogue with the launcher */
     int listener; /* bound */
     int seccomp;
 };
 
 /** Builds the sandbox from inside and becomes init. Does not allocate, does not log (style.md, 4: between clone and
- *  exec); a failure goes through the ready pipe. */
+ *  exec); a failure is told as LI_FAILED. */
 _Noreturn void recipe_child_run(const struct recipe_child *child);

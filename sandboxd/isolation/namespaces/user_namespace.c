@@ -4,12 +4,15 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <inttypes.h>
+#include <linux/sched.h>
 #include <linux/securebits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { PROC_PATH_BYTES = 48, MAP_BYTES = 48 };
@@ -24,11 +27,17 @@ static bool write_map(pid_t pid, const char *file, const char *map, struct error
     return true;
 }
 
+static bool write_line(pid_t pid, const char *file, const struct user_namespace_map *map, struct error *err)
+{
+    char line[MAP_BYTES];
+    snprintf(line, sizeof line, "%" PRIu32 " %" PRIu32 " %" PRIu32, map->inside, map->outside, map->count);
+    return write_map(pid, file, line, err);
+}
+
 bool user_namespace_map(pid_t pid, uint32_t base, struct error *err)
 {
-    char map[MAP_BYTES];
-    snprintf(map, sizeof map, "0 %" PRIu32 " %d", base, USER_NAMESPACE_IDS);
-    return write_map(pid, "uid_map", map, err) && write_map(pid, "gid_map", map, err);
+    const struct user_namespace_map all = {.outside = base, .count = USER_NAMESPACE_IDS};
+    return write_line(pid, "uid_map", &all, err) && write_line(pid, "gid_map", &all, err);
 }
 
 bool user_namespace_become_root(struct error *err)
@@ -64,6 +73,28 @@ void user_namespace_end_owner(const struct user_namespace_owner *before)
         abort();
     if (before->dumpable == 1)
         (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* a change of uid takes it away */
+}
+
+/* A namespace is made with a process, and lives on by its descriptor. */
+int user_namespace_make(const struct user_namespace_map *uids, const struct user_namespace_map *gids, struct error *err)
+{
+    struct clone_args arguments = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
+    pid_t pid = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
+    if (pid == 0) {
+        (void)syscall(SYS_close_range, 0U, ~0U, 0U);
+        for (;;)
+            pause();
+    }
+    if (pid < 0) {
+        error_set_errno(err, ERROR_INTERNAL, "clone3 with a user namespace");
+        return -1;
+    }
+    bool is_mapped = write_line(pid, "uid_map", uids, err) && write_line(pid, "gid_map", gids, err);
+    int fd = is_mapped ? user_namespace_open(pid, err) : -1;
+    (void)kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    return fd;
 }
 
 int user_namespace_open(pid_t pid, struct error *err)

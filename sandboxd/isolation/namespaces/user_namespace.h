@@ -27,6 +27,15 @@ void user_namespace_end_owner(const struct user_namespace_owner *before);
 /** Parent's half: maps 0..65535 inside to base.. outside, uids and gids. */
 bool user_namespace_map(pid_t pid, uint32_t base, struct error *err) MUST_USE;
 
+/** One line of a map (user_namespaces(7)). */
+struct user_namespace_map {
+    uint32_t inside, outside, count;
+};
+
+/** A user namespace of its own with these maps, for idmapping mounts alone: nobody is in it. -1 on failure. */
+int user_namespace_make(const struct user_namespace_map *uids, const struct user_namespace_map *gids,
+                        struct error *err) MUST_USE;
+
 /** Child's half, once mapped: becomes uid and gid 0 inside, without other groups. */
 bool user_namespace_become_root(struct error *err) MUST_USE;
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sandboxd/init/inherit.h"
+#include "sandboxd/launcher_init/launcher_init.h"
 #include "shared/base/fd.h"
 
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -79,20 +81,52 @@ static inline void stand_in_serve(int connection, int joins)
     (void)!write(connection, &reply, sizeof reply);
 }
 
+static inline void stand_in_tell(uint32_t type)
+{
+    struct launcher_init_message message = {.type = type};
+    if (!launcher_init_send(INHERIT_FD_CONTROL, &message, NULL, 0, NULL))
+        _exit(1);
+}
+
+/* What init does (sandboxd/init/become.c), plainly. One named "deaf" is never ready. */
+static inline void stand_in_become(void)
+{
+    struct launcher_init_message message;
+    int mounts[LAUNCHER_INIT_VOLUMES];
+    size_t count = 0;
+    struct error err = {0};
+    stand_in_tell(LI_BARRIER);
+    if (launcher_init_receive(INHERIT_FD_CONTROL, &message, LI_FROM_LAUNCHER, mounts, &count, &err) != 1)
+        _exit(1);
+    const struct li_become *to = &message.as.become;
+    if (strcmp(to->hostname, "deaf") == 0)
+        pause();
+    if (sethostname(to->hostname, strlen(to->hostname)) < 0)
+        _exit(1);
+    for (size_t i = 0; i < count; i++) {
+        (void)mkdir(to->volumes[i].path, 0755);
+        if (move_mount(mounts[i], "", -1, to->volumes[i].path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+            _exit(1);
+        close(mounts[i]);
+    }
+    if (listen(INHERIT_FD_LISTEN, 8) < 0)
+        _exit(1);
+    stand_in_tell(LI_READY);
+    close(INHERIT_FD_CONTROL);
+}
+
 /** The first line of a test's main: does not return when this process is an init. */
 static inline void stand_in_init(int argc, char *argv[])
 {
-    if (argc != 3 || strcmp(argv[0], "init") != 0 || getpid() != 1)
+    if (argc != 2 || strcmp(argv[0], "init") != 0 || getpid() != 1)
         return;
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-    if (listen(INHERIT_FD_LISTEN, 8) < 0 || write(INHERIT_FD_READY, "", 1) != 1)
-        _exit(1);
-    close(INHERIT_FD_READY);
+    stand_in_become();
     for (;;) {
         int connection = accept4(INHERIT_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
         if (connection < 0)
             continue;
-        stand_in_serve(connection, atoi(argv[2]));
+        stand_in_serve(connection, atoi(argv[1]));
         close(connection);
     }
 }

@@ -132,26 +132,26 @@ static void test_no_delegation(void)
     CHECK(rig_close(&rig));
 }
 
-/* Outside of a pid namespace it says so on the ready pipe and does nothing. */
+/* Outside of a pid namespace it says so and does nothing. */
 static void test_not_pid_one(void)
 {
-    int ready[2];
+    int control[2];
     struct error err = {0};
-    CHECK(pipe2(ready, O_CLOEXEC) == 0);
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) == 0);
     int program = rig_open_program();
     pid_t pid = fork();
     if (pid == 0) {
         char name[] = "init", *arguments[] = {name, NULL}, *none[] = {NULL};
-        int far = fcntl(program, F_DUPFD_CLOEXEC, 100), end = fcntl(ready[1], F_DUPFD_CLOEXEC, 100);
-        dup2(end, INHERIT_FD_READY);
+        int far = fcntl(program, F_DUPFD_CLOEXEC, 100), end = fcntl(control[1], F_DUPFD_CLOEXEC, 100);
+        dup2(end, INHERIT_FD_CONTROL);
         syscall(SYS_execveat, far, "", arguments, none, 0x1000 /* AT_EMPTY_PATH */);
         _exit(92);
     }
-    close(ready[1]);
+    close(control[1]);
     close(program);
-    CHECK(read(ready[0], &err, sizeof err) == (ssize_t)sizeof err);
+    CHECK(!rig_hear(control[0], LI_BARRIER, &err));
     CHECK_TEXT(err.message, "init: must be process 1 of a pid namespace");
-    close(ready[0]);
+    close(control[0]);
     int status;
     CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 1);
 }

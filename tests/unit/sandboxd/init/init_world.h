@@ -4,6 +4,7 @@
 
 #include "sandboxd/front_init/front_init.h"
 #include "sandboxd/init/inherit.h"
+#include "sandboxd/launcher_init/launcher_init.h"
 #include "shared/base/clock.h"
 #include "shared/base/fd.h"
 #include "shared/base/text.h"
@@ -11,7 +12,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
@@ -39,6 +39,11 @@ struct rig {
 struct rig_options {
     uint64_t deadline_boot_ns;
     int without_cgroup_delegation; /* run belongs to somebody else */
+    int root_allowed;
+    uint32_t uid, gid;     /* of commands; 0: 1000 */
+    uint32_t open_files;   /* 0: 512 */
+    const char *volume;    /* a tmpfs shall be attached there; NULL: none */
+    int hangs_up;          /* the launcher goes away once init is warm */
 };
 
 static void rig_fail(const char *what)
@@ -160,25 +165,18 @@ static int rig_open_program(void)
 }
 
 struct rig_inherited {
-    int fds[5], count, program, go;
-    uint64_t deadline_boot_ns;
+    int fds[6], at[6], count, program, go;
 };
 
 static void rig_become_root_inside(void)
 {
-    static const unsigned long kept[] = {CAP_SETUID, CAP_SETGID, CAP_SETPCAP, CAP_KILL};
     syscall(SYS_setgroups, 0, NULL);
     if (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
         _exit(90);
-    if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mount("proc", "/proc", "proc", 0, NULL) < 0)
+    if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mount("proc", "/proc", "proc", 0, NULL) < 0 ||
+        mount("none", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=64k") < 0 ||
+        mount("none", "/mnt", "tmpfs", MS_NOSUID | MS_NODEV, "size=64k") < 0)
         _exit(91);
-    for (unsigned long capability = 0; capability < 64; capability++) {
-        bool keep = false;
-        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-            keep = keep || kept[i] == capability;
-        if (!keep && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0)
-            break;
-    }
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* init outlives its launcher; not so a test that was killed */
 }
@@ -186,21 +184,22 @@ static void rig_become_root_inside(void)
 /* The cloned child: takes its place, then becomes init. */
 static _Noreturn void rig_become_init(struct rig_inherited *have)
 {
-    char byte, deadline[32], joins[8], name[] = "init", *arguments[] = {name, deadline, joins, NULL}, *none[] = {NULL};
+    char byte, joins[8], name[] = "init", *arguments[] = {name, joins, NULL}, *none[] = {NULL};
     if (read(have->go, &byte, 1) != 1)
         _exit(89);
     rig_become_root_inside();
     int program = fcntl(have->program, F_DUPFD_CLOEXEC, 100);
     for (int i = 0; i < have->count; i++)
         have->fds[i] = fcntl(have->fds[i], F_DUPFD, 100);
+    syscall(SYS_close_range, 3U, 99U, 0U);
     for (int i = 0; i < have->count; i++)
-        dup2(have->fds[i], INHERIT_FD_LISTEN + i);
+        dup2(have->fds[i], have->at[i]);
     int null = open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3 && getenv("RIG_VERBOSE") == NULL; fd++)
         dup2(null, fd);
-    snprintf(deadline, sizeof deadline, "%llu", (unsigned long long)have->deadline_boot_ns);
+    close(null);
     snprintf(joins, sizeof joins, "%d", have->count - 4);
-    syscall(SYS_close_range, (unsigned)(INHERIT_FD_LISTEN + have->count), ~0U, 4 /* CLOSE_RANGE_CLOEXEC */);
+    syscall(SYS_close_range, 100U, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */);
     syscall(SYS_execveat, program, "", arguments, none, 0x1000 /* AT_EMPTY_PATH */);
     _exit(92);
 }
@@ -223,25 +222,82 @@ static int rig_open_folder(const char *base, const char *name)
     return fd;
 }
 
-/** Starts init. The answer on the ready pipe: 1 byte gives true, a struct error gives false and *err. */
+static int rig_make_volume(void)
+{
+    int context = fsopen("tmpfs", FSOPEN_CLOEXEC);
+    int mounted = context >= 0 && fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0
+                      ? fsmount(context, FSMOUNT_CLOEXEC, 0)
+                      : -1;
+    if (mounted < 0 || fchmod(mounted, 0777) < 0)
+        rig_fail("a volume");
+    close(context);
+    return mounted;
+}
+
+static bool rig_hear(int control, uint32_t type, struct error *err)
+{
+    struct launcher_init_message message;
+    int fds[LAUNCHER_INIT_VOLUMES];
+    size_t count;
+    int got = launcher_init_receive(control, &message, LI_FROM_INIT, fds, &count, err);
+    if (got > 0 && message.type == LI_FAILED)
+        *err = message.as.failed;
+    else if (got == 0)
+        error_set(err, ERROR_GONE, "init told nothing");
+    return got > 0 && message.type == type;
+}
+
+/* The launcher's part. */
+static bool rig_raise(int control, const struct rig_options *options, struct error *err)
+{
+    struct launcher_init_message message = {.type = LI_BECOME};
+    struct li_become *to = &message.as.become;
+    int volume = options->volume ? rig_make_volume() : -1;
+    *to = (struct li_become){.hostname = "brisk-otter", .shared_bytes = 1 << 20};
+    to->deadline_boot_ns = options->deadline_boot_ns;
+    to->uid = options->uid ? options->uid : 1000;
+    to->gid = options->gid ? options->gid : 1000;
+    to->open_files = options->open_files ? options->open_files : 512;
+    to->root_allowed = options->root_allowed != 0;
+    if (volume >= 0) {
+        to->volume_count = 1;
+        snprintf(to->volumes[0].path, sizeof to->volumes[0].path, "%s", options->volume);
+    }
+    if (!rig_hear(control, LI_BARRIER, err) || options->hangs_up)
+        return false;
+    bool is_sent = launcher_init_send(control, &message, &volume, volume >= 0, err);
+    if (volume >= 0)
+        close(volume);
+    return is_sent && rig_hear(control, LI_READY, err);
+}
+
+static void rig_fill_inherited(struct rig *rig, struct rig_inherited *have, int control)
+{
+    static const int at[] = {INHERIT_FD_LISTEN, INHERIT_FD_CONTROL, INHERIT_FD_RUN, INHERIT_FD_SECCOMP, INHERIT_FD_JOIN};
+    memcpy(have->at, at, sizeof at);
+    have->fds[0] = rig_socket(rig);
+    have->fds[1] = control;
+    have->fds[2] = rig_open_folder(rig->cgroup, "run");
+    have->fds[3] = rig_filter();
+    have->count = 4;
+    if (rig->v1[0])
+        have->fds[have->count++] = rig_open_folder(rig->v1, "cgroup.procs");
+}
+
+/** Starts init and has it become a sandbox; false with what it says went wrong. */
 static UNUSED bool rig_open(struct rig *rig, const struct rig_options *options, struct error *err)
 {
-    int ready[2], go[2];
-    char answer[sizeof(struct error)];
+    int control[2], go[2];
     *rig = (struct rig){.connection = -1, .folder = "/tmp/parley-init-test-XXXXXX"};
     rig_make_cgroups(rig, options);
-    if (mkdtemp(rig->folder) == NULL || pipe2(ready, O_CLOEXEC) < 0 || pipe2(go, O_CLOEXEC) < 0)
+    if (mkdtemp(rig->folder) == NULL || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) < 0 ||
+        pipe2(go, O_CLOEXEC) < 0)
         rig_fail("setting up");
-    struct rig_inherited have = {.count = 4, .program = rig_open_program(), .go = go[0]};
-    have.deadline_boot_ns = options->deadline_boot_ns;
-    have.fds[0] = rig_socket(rig);
-    have.fds[1] = ready[1];
-    have.fds[2] = rig_open_folder(rig->cgroup, "run");
-    have.fds[3] = rig_filter();
-    if (rig->v1[0])
-        have.fds[have.count++] = rig_open_folder(rig->v1, "cgroup.procs");
+    struct rig_inherited have = {.program = rig_open_program(), .go = go[0]};
+    rig_fill_inherited(rig, &have, control[1]);
     int leaf = rig_open_folder(rig->cgroup, "init");
-    struct clone_args args = {.flags = CLONE_INTO_CGROUP | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC,
+    struct clone_args args = {.flags = CLONE_INTO_CGROUP | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC |
+                                       CLONE_NEWUTS,
                               .exit_signal = SIGCHLD,
                               .cgroup = (unsigned)leaf};
     rig->pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
@@ -256,13 +312,9 @@ static UNUSED bool rig_open(struct rig *rig, const struct rig_options *options, 
     for (int i = 0; i < have.count; i++)
         close(have.fds[i]);
     close(have.program), close(go[0]), close(go[1]), close(leaf);
-    ssize_t size = read(ready[0], answer, sizeof answer);
-    close(ready[0]);
-    if (size == (ssize_t)sizeof answer)
-        memcpy(err, answer, sizeof *err);
-    else if (size != 1)
-        error_set(err, ERROR_INTERNAL, "init told %zd bytes", size);
-    return size == 1;
+    bool is_ready = rig_raise(control[0], options, err);
+    close(control[0]);
+    return is_ready;
 }
 
 /** Waits for init's end; its exit code, or -1 when a signal ended it. */

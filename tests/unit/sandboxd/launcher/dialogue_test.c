@@ -23,19 +23,50 @@ static struct {
 
 static bool fake_fill(struct isolation_sandbox *made, uint32_t slot)
 {
-    *made = (struct isolation_sandbox){.init_pid = (pid_t)(1000 + slot), .init_start = 5};
+    *made = ISOLATION_NONE;
+    made->init_pid = (pid_t)(1000 + slot);
+    made->init_start = 5;
     made->init = dup(fake.ended[slot]);
     for (size_t i = 0; i < ISOLATION_STATS; i++)
         made->stats[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
     return true;
 }
 
-static bool fake_create(const struct isolation_plan *plan, struct isolation_sandbox *made, struct error *err)
+static bool fake_begin(const struct isolation_plan *plan, struct isolation_sandbox *made, struct error *err)
 {
     if (fake.failing)
         return error_set(err, ERROR_INTERNAL, "fake failure");
     fake.ended[plan->slot] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return fake_fill(made, plan->slot);
+    fake_fill(made, plan->slot);
+    made->birth = eventfd(1, EFD_CLOEXEC);
+    return true;
+}
+
+static int fake_is_warm(uint32_t slot, struct isolation_sandbox *made, struct error *err)
+{
+    (void)slot;
+    (void)made;
+    (void)err;
+    return 1;
+}
+
+static bool fake_become(uint32_t slot, uint32_t uid_base, struct isolation_sandbox *warm,
+                        const struct isolation_life *life, struct error *err)
+{
+    (void)slot;
+    (void)uid_base;
+    (void)warm;
+    (void)life;
+    (void)err;
+    return true;
+}
+
+static int fake_is_ready(struct isolation_sandbox *made, struct error *err)
+{
+    (void)err;
+    close(made->birth);
+    made->birth = -1;
+    return 1;
 }
 
 static bool fake_adopt(uint32_t slot, pid_t pid, uint64_t start, struct isolation_sandbox *found, struct error *err)
@@ -79,7 +110,10 @@ static size_t fake_list(uint32_t *slots, size_t max)
 }
 
 static const struct isolation_backend BACKEND = {.name = "namespaces",
-                                                 .create = fake_create,
+                                                 .begin = fake_begin,
+                                                 .is_warm = fake_is_warm,
+                                                 .become = fake_become,
+                                                 .is_ready = fake_is_ready,
                                                  .adopt = fake_adopt,
                                                  .kill = fake_kill,
                                                  .remove = fake_remove,

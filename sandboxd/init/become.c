@@ -1,0 +1,115 @@
+/* become.c - see become.h. */
+#include "sandboxd/init/become.h"
+
+#include "sandboxd/init/deadline.h"
+#include "sandboxd/init/inherit.h"
+#include "sandboxd/init/rights.h"
+#include "sandboxd/init/volumes.h"
+#include "shared/base/fd.h"
+#include "shared/base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+enum { HOSTS_BYTES = 256, OPTIONS_BYTES = 96, BYTES_PER_INODE = 8192 };
+
+/* --- names --- */
+
+/* A file of the sandbox's own /etc. One that is not to be had, in whatever way, is no failure: a template may do without,
+ * or have made its /etc as it likes. */
+static void write_etc(const char *path, const char *text)
+{
+    const struct open_how how = {.flags = O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+                                 .mode = 0644,
+                                 .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV};
+    struct stat status;
+    AUTO_FD int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    struct error ignored = {0};
+    bool is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    if (is_file && ftruncate(fd, 0) == 0)
+        (void)!fd_write_all(fd, text, strlen(text), &ignored);
+}
+
+static bool take_names(const struct li_become *to, struct error *err)
+{
+    char hosts[HOSTS_BYTES];
+    char name[LAUNCHER_INIT_NAME_BYTES + 1];
+    if (sethostname(to->hostname, strlen(to->hostname)) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "sethostname");
+    snprintf(hosts, sizeof hosts, "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n127.0.1.1\t%s\n", to->hostname);
+    snprintf(name, sizeof name, "%s\n", to->hostname);
+    write_etc("/etc/hosts", hosts);
+    write_etc("/etc/hostname", name);
+    return true;
+}
+
+/* --- limits --- */
+
+static bool size_shared_memory(uint64_t bytes, struct error *err)
+{
+    char options[OPTIONS_BYTES];
+    snprintf(options, sizeof options, "size=%" PRIu64 ",nr_inodes=%" PRIu64, bytes, bytes / BYTES_PER_INODE + 1);
+    if (mount(NULL, "/dev/shm", NULL, MS_REMOUNT | MS_NOSUID | MS_NODEV, options) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "resize /dev/shm (%s)", options);
+    return true;
+}
+
+static void limit_files(struct init *init, uint32_t open_files)
+{
+    rlim_t most = init->files_most;
+    init->files = (struct rlimit){.rlim_cur = open_files < most ? open_files : most};
+    init->files.rlim_max = init->files.rlim_cur;
+}
+
+static bool become_it(struct init *init, const struct li_become *to, const int *mounts, struct error *err)
+{
+    if (!take_names(to, err) || !size_shared_memory(to->shared_bytes, err))
+        return false;
+    for (size_t i = 0; i < to->volume_count; i++) {
+        if (!volumes_attach(mounts[i], to->volumes[i].path, err))
+            return false;
+    }
+    init->uid = to->uid;
+    init->gid = to->gid;
+    init->root_allowed = to->root_allowed;
+    limit_files(init, to->open_files);
+    init->spare_files = init->files;
+    deadline_set_hard(init, to->deadline_boot_ns);
+    return rights_drop(to->root_allowed, err);
+}
+
+/* --- the dialogue --- */
+
+bool become(struct init *init, struct error *err)
+{
+    struct launcher_init_message message = {.type = LI_BARRIER};
+    int mounts[LAUNCHER_INIT_VOLUMES];
+    size_t count = 0;
+    if (!launcher_init_send(INHERIT_FD_CONTROL, &message, NULL, 0, err))
+        return false;
+    int got = launcher_init_receive(INHERIT_FD_CONTROL, &message, LI_FROM_LAUNCHER, mounts, &count, err);
+    if (got <= 0)
+        return got < 0 ? false : error_set(err, ERROR_GONE, "init: the launcher went away");
+    bool is_done = become_it(init, &message.as.become, mounts, err);
+    for (size_t i = 0; i < count; i++)
+        close(mounts[i]);
+    return is_done;
+}
+
+bool become_tell(const struct error *failed)
+{
+    struct launcher_init_message message = {.type = failed ? LI_FAILED : LI_READY};
+    struct error ignored = {0};
+    if (failed)
+        message.as.failed = *failed;
+    bool is_told = launcher_init_send(INHERIT_FD_CONTROL, &message, NULL, 0, &ignored);
+    close(INHERIT_FD_CONTROL);
+    return is_told;
+}
