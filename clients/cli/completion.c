@@ -16,7 +16,8 @@
 static const char HELP[] =
     "usage: parley completion bash | zsh | fish\n"
     "       parley completion words WORD...\n\n"
-    "Prints what completes parley's commands, options, sandboxes and :PATHs in your shell:\n\n"
+    "Prints what completes parley's commands, options, names (sandboxes, snapshots, templates,\n"
+    "volumes) and :PATHs in your shell:\n\n"
     "  bash   source <(parley completion bash)        in ~/.bashrc\n"
     "  zsh    source <(parley completion zsh)         in ~/.zshrc, after compinit\n"
     "  fish   parley completion fish | source         in ~/.config/fish/config.fish\n\n"
@@ -137,22 +138,106 @@ static void print_options(const struct cli_command *command, const char *word)
     }
 }
 
-static void print_sandboxes(const char *before, const char *word)
+/* Things with names that the negotiator lists. */
+static const struct named {
+    const char *path, *member;
+} SANDBOXES = {"/sandboxes", "sandboxes"}, SNAPSHOTS = {"/snapshots", "snapshots"}, VOLUMES = {"/volumes", "volumes"},
+  TEMPLATES = {"/templates", "templates"};
+
+/* `before` and the name, `after` behind it. */
+static void print_names(const struct named *named, const char *before, const char *word, const char *after)
 {
     AUTO_PLACE place = {0};
     struct error ignored = {0};
-    struct negotiator_list wanted = {.path = "/sandboxes", .member = "sandboxes", .next = "next_cursor", .most = 200};
+    const struct negotiator_list wanted = {
+        .path = named->path, .member = named->member, .next = "next_cursor", .most = 200};
     if (!place_load(&place, NULL, &ignored))
         return;
     json_t *list = negotiator_list(&place, &wanted, &ignored);
     size_t i;
-    json_t *sandbox;
-    json_array_foreach (list, i, sandbox) {
-        const char *name = json_string_value(json_object_get(sandbox, "name"));
-        if (name && starts(name, word))
-            printf("%s%s\n", before, name);
+    json_t *one;
+    json_array_foreach (list, i, one) {
+        const char *name = json_string_value(json_object_get(one, "name"));
+        AUTO_FREE char *safe = cli_safe(name); /* one that differs would steer the terminal */
+        if (name && *name && starts(name, word) && text_equal(safe, name))
+            printf("%s%s%s\n", before, name, after);
     }
     json_decref(list);
+}
+
+/* Those of some words, with blanks between, that begin so. */
+static void print_some(const char *words, const char *before, const char *word)
+{
+    AUTO_FREE char *copy = memory_string(words);
+    char *rest = copy;
+    for (const char *one; (one = strsep(&rest, " ")) != NULL;) {
+        if (starts(one, word))
+            printf("%s%s\n", before, one);
+    }
+}
+
+/* What an option's value may be. */
+static const struct value {
+    const char *option;
+    const struct named *named; /* NULL: */
+    const char *words;
+} VALUES[] = {{"--sandbox", &SANDBOXES, NULL}, {"--template", &TEMPLATES, NULL},
+              {"--volume", &VOLUMES, NULL},    {"--on-idle", NULL, "pause stop"},
+              {"--user", NULL, "root"},        {"--lang", NULL, "python bash node"}};
+
+static const struct value *find_value(const char *option, size_t length)
+{
+    for (size_t i = 0; i < sizeof VALUES / sizeof *VALUES; i++) {
+        if (strlen(VALUES[i].option) == length && memcmp(VALUES[i].option, option, length) == 0)
+            return &VALUES[i];
+    }
+    return NULL;
+}
+
+static void print_values(const struct value *value, const char *before, const char *word)
+{
+    if (value->words) {
+        print_some(value->words, before, word);
+        return;
+    }
+    print_names(value->named, before, word, value->named == &VOLUMES ? ":/" : "");
+    if (value->named == &TEMPLATES) {
+        static const char SNAPSHOT[] = "snapshot:";
+        AUTO_FREE char *with = memory_printf("%s%s", before, SNAPSHOT);
+        if (starts(word, SNAPSHOT))
+            print_names(&SNAPSHOTS, with, word + strlen(SNAPSHOT), "");
+        else if (starts(SNAPSHOT, word))
+            puts(with);
+    }
+}
+
+/* The words of a command that are no options: what follows its name, or its verb. */
+static const struct operands {
+    const char *command, *verb; /* verb NULL: right behind the command */
+    const struct named *named;
+    const char *words; /* also these */
+} OPERANDS[] = {{"rm", NULL, &SANDBOXES, NULL},         {"top", NULL, &SANDBOXES, NULL},
+                {"limits", NULL, &SANDBOXES, NULL},     {"pause", NULL, &SANDBOXES, NULL},
+                {"resume", NULL, &SANDBOXES, NULL},     {"fork", NULL, &SANDBOXES, NULL},
+                {"snapshot", NULL, &SANDBOXES, NULL},   {"restore", NULL, &SNAPSHOTS, NULL},
+                {"snapshots", "rm", &SNAPSHOTS, NULL},  {"snapshots", NULL, NULL, "ls rm"},
+                {"volumes", "rm", &VOLUMES, NULL},      {"volumes", NULL, NULL, "ls rm"},
+                {"templates", NULL, NULL, "ls"},        {"template", "rm", &TEMPLATES, NULL},
+                {"template", "show", &TEMPLATES, NULL}, {"template", NULL, NULL, "build import ls rm show"}};
+
+static void print_operands(const char *command, int argc, char *const *words)
+{
+    for (size_t i = 0; i < sizeof OPERANDS / sizeof *OPERANDS; i++) {
+        const struct operands *operands = &OPERANDS[i];
+        bool has_verb = argc > 2 && operands->verb && strcmp(words[1], operands->verb) == 0;
+        if (strcmp(operands->command, command) != 0 || (operands->verb && !has_verb))
+            continue;
+        if (operands->named)
+            print_names(operands->named, "", words[argc - 1], "");
+        else if (argc == 2)
+            print_some(operands->words, "", words[1]);
+        return;
+    }
 }
 
 /* The value of a long option among the words before the last one; NULL. */
@@ -223,17 +308,21 @@ static int print_words(const struct cli_command *commands, size_t count, int arg
     const struct cli_command *command = find(commands, count, words[0]);
     if (!command)
         return CLI_OK;
-    static const char SANDBOX[] = "--sandbox=";
-    if (strcmp(before, "--sandbox") == 0)
-        print_sandboxes("", word);
-    else if (starts(word, SANDBOX))
-        print_sandboxes(SANDBOX, word + strlen(SANDBOX));
-    else if (word[0] == '-')
+    size_t option = strcspn(word, "=");
+    const struct value *value = find_value(before, strlen(before));
+    const struct value *joined = word[option] ? find_value(word, option) : NULL;
+    if (value) {
+        print_values(value, "", word);
+    } else if (joined) {
+        AUTO_FREE char *start = memory_printf("%s=", joined->option);
+        print_values(joined, start, word + option + 1);
+    } else if (word[0] == '-') {
         print_options(command, word);
-    else if (strcspn(word, "/") > strcspn(word, ":"))
+    } else if (strcspn(word, "/") > strcspn(word, ":")) {
         print_paths(word, value_of("--thread", argc, words));
-    else if (strcmp(command->name, "rm") == 0)
-        print_sandboxes("", word);
+    } else {
+        print_operands(command->name, argc, words);
+    }
     return CLI_OK;
 }
 

@@ -40,7 +40,11 @@ static const char HELP[] =
     "  --user root        as the root of its user namespace, where policy allows\n"
     "  -v, --verbose      tell which sandbox is used\n" WISH_HELP CLI_COMMON_HELP
     "\nExit status: the command's own, 128 + n when signal n ended it, 124 timed out, 125 "
-    "parley failed, 2 wrong use.\n";
+    "parley failed, 2 wrong use.\n"
+    "\nExamples:\n"
+    "  parley run -c 'print(6 * 7)'\n"
+    "  parley run --thread big --memory 4g --cpu 4 --volume models:/models:ro -- ./train\n"
+    "  parley run --thread py312 --template python-3.12 --on-idle pause script.py\n";
 
 enum language { LANGUAGE_NONE, LANGUAGE_PYTHON, LANGUAGE_BASH, LANGUAGE_NODE };
 

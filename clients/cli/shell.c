@@ -29,7 +29,10 @@ static const char HELP[] =
     "  --env NAME=VALUE   set a variable; repeatable (TERM is set)\n"
     "  --user root        as the root of its user namespace, where policy allows\n"
     "  -v, --verbose      tell which sandbox is used\n" WISH_HELP CLI_COMMON_HELP
-    "\nExit status: the shell's own, 128 + n when signal n ended it, 0 after ~., 125 parley failed, 2 wrong use.\n";
+    "\nExit status: the shell's own, 128 + n when signal n ended it, 0 after ~., 125 parley failed, 2 wrong use.\n"
+    "\nExamples:\n"
+    "  parley shell\n"
+    "  parley shell --thread try --template snapshot:installed --user root -- apt-get install jq\n";
 
 struct shell_options {
     struct cli_common common;

@@ -336,6 +336,34 @@ class Words(unittest.TestCase):
         watched = [one for one in self.fake.asked if one[1] == "/metrics/watch"]
         self.assertEqual(watched[0][2], {"interval": "1"})
 
+    # ---- completion and help ----
+
+    def words(self, *words):
+        return self.cli("completion", "words", *words).stdout.split("\n")[:-1]
+
+    def test_names_are_completed(self):
+        self.answer("GET", "/sandboxes", 200, {"sandboxes": [shown(), shown(name="\x1b[2J")]})
+        self.answer("GET", "/snapshots", 200, {"snapshots": [kept(), kept(name=""), kept(name=None)]})
+        self.answer("GET", "/volumes", 200, {"volumes": [{"name": "data"}, {"name": "models"}]})
+        self.answer("GET", "/templates", 200, {"templates": [{"name": "base"}, {"name": "py"}]})
+        for words, found in ((("pau",), ["pause"]), (("pause", ""), ["brisk-otter"]), (("resume", "a", "br"), ["brisk-otter"]),
+                             (("limits", "x"), []), (("fork", "b"), ["brisk-otter"]), (("snapshot", ""), ["brisk-otter"]),
+                             (("top", ""), ["brisk-otter"]), (("restore", "inst"), ["installed"]),
+                             (("snapshots", ""), ["ls", "rm"]), (("snapshots", "rm", ""), ["installed"]),
+                             (("snapshots", "ls", ""), []), (("volumes", "rm", "m"), ["models"]), (("volumes", "r"), ["rm"]),
+                             (("run", "--template", "p"), ["py"]), (("run", "--template", ""), ["base", "py", "snapshot:"]),
+                             (("run", "--template=snapshot:i"), ["--template=snapshot:installed"]),
+                             (("run", "--volume", "d"), ["data:/"]), (("run", "--on-idle", "p"), ["pause"]),
+                             (("shell", "--user="), ["--user=root"]), (("run", "--sandbox=b"), ["--sandbox=brisk-otter"]),
+                             (("run", "--mem"), ["--memory"]), (("restore", "--volu"), ["--volume"]),
+                             (("templates", ""), ["ls"]), (("fork", "x", "--thre"), ["--threads", "--thread"])):
+            with self.subTest(words):
+                self.assertEqual(self.words(*words), found)
+
+    def test_help_shows_how(self):
+        for name in ("run", "shell", "snapshot", "restore", "fork", "limits"):
+            self.assertIn("Examples:", self.cli(name, "--help").stdout)
+
     # ---- what every command keeps ----
 
     def test_hostile_shapes_end_in_words(self):
