@@ -48,13 +48,14 @@ class RunStdin(unittest.TestCase):
     def read(self, child, pause=0.0):
         """All of its output; sandboxd is killed KILLS times, evenly over it."""
         wanted = sum(len(str(n)) + 1 for n in range(1, LINES + 1))
-        output, self.kills, killer = bytearray(), 0, None
+        output, self.kills, begun, killer = bytearray(), 0, 0, None
         while part := os.read(child.stdout.fileno(), 65536):
             output += part
             time.sleep(pause)
-            if self.kills < KILLS and len(output) > wanted * (self.kills + 1) // (KILLS + 1):
+            if begun < KILLS and len(output) > wanted * (begun + 1) // (KILLS + 1):
                 if killer:
                     killer.join()  # what comes meanwhile waits, as it would for any slow reader
+                begun += 1
                 killer = threading.Thread(target=self.kill)
                 killer.start()
         killer.join()

@@ -217,7 +217,7 @@ class CliFiles(unittest.TestCase):
 
     def test_stopped_by_a_signal(self):
         """Nothing half stays, here or there, and the bar is gone."""
-        self.inside("truncate -s 200M zero; mkdir t; truncate -s 200M t/zero")
+        self.inside("truncate -s 20G zero; mkdir t; truncate -s 20G t/zero")  # more than comes before the signal
         with open(self.folder + "/large", "wb") as file:
             file.truncate(230 << 20)
         os.makedirs(self.folder + "/to")
@@ -241,6 +241,8 @@ class CliFiles(unittest.TestCase):
                 self.assertEqual(child.wait(10), -signal.SIGINT, shown)
                 self.assertTrue(shown == b"" or shown.endswith(b"\r\x1b[K"), shown)
                 self.assertEqual([name for _, _, names in os.walk(self.folder + "/to") for name in names], [])
+            shutil.rmtree(self.folder + "/to")
+            os.makedirs(self.folder + "/to")
         self.assertEqual(self.inside("ls -A"), "t\nzero\n")
 
     def test_bar_fits_its_row(self):
