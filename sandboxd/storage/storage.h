@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #define STORAGE_PATH_BYTES 512 /* a path of ours, with NUL */
+#define STORAGE_VOLUME_OWNER 1000 /* of a fresh volume's folder: the sandbox's user */
 #define STORAGE_NAME_BYTES 64  /* a snapshot's or volume's name on disk, with NUL: [a-z0-9_-] */
 
 struct storage;
@@ -27,7 +28,7 @@ struct storage_job; /* work of a child process, for what takes long */
 struct storage_options {
     const char *kind;         /* "auto", "btrfs", "tmpfs", "folder". auto: btrfs where the host can, else tmpfs */
     const char *state_folder; /* real path; all lies below STATE/sandboxd/storage */
-    uint64_t pool_bytes_max;  /* btrfs: what the pool may grow to; 0: half of what is free when it is made */
+    uint64_t pool_bytes_max;  /* btrfs: what the pool may grow to; 0: half of what it and the free space have */
 };
 
 /** Opens it; makes the pool, or mounts the one that is there (perhaps in use by sandboxes of a former launcher). A kind
@@ -35,6 +36,8 @@ struct storage_options {
 struct storage *storage_open(const struct storage_options *options, struct error *err) MUST_USE;
 /** Lets go; areas in use stay in use. */
 void storage_close(struct storage *storage);
+#define storage_free storage_close
+DEFINE_AUTO(storage)
 
 /** "btrfs", "tmpfs" or "folder". */
 const char *storage_kind(const struct storage *storage) MUST_USE;
@@ -91,10 +94,13 @@ bool storage_snapshot_size(struct storage *storage, const char *name, uint64_t *
 /** NOT_FOUND. What was made of it goes on. */
 bool storage_snapshot_remove(struct storage *storage, const char *name, struct error *err) MUST_USE;
 
+/** Names of the snapshots that are here, in no order, at most `max`; returns how many. For finding orphans. */
+size_t storage_snapshot_list(struct storage *storage, char (*names)[STORAGE_NAME_BYTES], size_t max) MUST_USE;
+
 /* ---- volumes ---- */
 
-/** The folder of the volume `name`, ids 0..65535; made, with a quota of `bytes` where there are quotas, when it is not
- *  there. Not for user code as it is: idmapped, nosuid, nodev, and with the ioctls of btrfs denied. */
+/** The folder of the volume `name`, ids 0..65535; made, with a quota of `bytes` where there are quotas and owned by
+ *  STORAGE_VOLUME_OWNER, when it is not there. Not for user code as it is: idmapped, nosuid, nodev, and with the ioctls of btrfs denied. */
 bool storage_volume_open(struct storage *storage, const char *name, uint64_t bytes, char path[static STORAGE_PATH_BYTES],
                          struct error *err) MUST_USE;
 /** NOT_FOUND. The caller knows that no sandbox has it. */

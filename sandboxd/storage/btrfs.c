@@ -1,0 +1,214 @@
+/** btrfs.c - areas, snapshots and volumes as subvolumes of the pool, each with its quota. */
+#include "sandboxd/storage/btrfs_pool.h"
+#include "sandboxd/storage/btrfs_quota.h"
+#include "sandboxd/storage/storage_internal.h"
+#include "shared/base/fd.h"
+#include "shared/base/text.h"
+
+#include <btrfsutil.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool fail(enum btrfs_util_error failed, const char *what, const char *path, struct error *err)
+{
+    int why = errno;
+    if (failed == BTRFS_UTIL_OK)
+        return true;
+    return error_set(err, why == ENOSPC || why == EDQUOT ? ERROR_DISK_FULL : ERROR_INTERNAL, "%s %s: %s (%s)", what, path,
+                     btrfs_util_strerror(failed), strerror(why));
+}
+
+static bool pool_open(struct storage *storage, const struct storage_options *options, struct error *err)
+{
+    if (!text_format(storage->base, sizeof storage->base, "%s/pool", storage->top))
+        return error_set(err, ERROR_INVALID, "the path of the state folder is too long");
+    storage->pool = btrfs_pool_open(storage->top, options->pool_bytes_max, err);
+    if (storage->pool == NULL)
+        return false;
+    if (chmod(storage->base, STORAGE_FOLDER_MODE) == 0 && storage_make_folders(storage, err))
+        return true;
+    btrfs_pool_close(TAKE(storage->pool));
+    return false;
+}
+
+static void pool_close(struct storage *storage)
+{
+    btrfs_pool_close(storage->pool);
+}
+
+static int open_folder(const char *path, struct error *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        error_set_errno(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_INTERNAL, "open %s", path);
+    return fd;
+}
+
+/* Deleting a subvolume names it away at once and leaves the work to the kernel. One that has others in it (which takes
+ * an escape) goes as folders do. */
+static bool destroy(struct storage *storage, const char *path, struct error *err)
+{
+    enum btrfs_util_error failed = btrfs_util_delete_subvolume(path, 0);
+    if (failed == BTRFS_UTIL_OK || errno == ENOENT)
+        return true;
+    return storage_discard(storage, path, err);
+}
+
+/* --- areas --- */
+
+static bool finish_area(const struct storage_area *area, const char *path, uint64_t disk_bytes, bool is_empty,
+                        struct error *err)
+{
+    AUTO_FD int fd = open_folder(path, err);
+    return fd >= 0 && btrfs_quota_limit(fd, disk_bytes, err) &&
+           (!is_empty || storage_make_layers(fd, 0, err)) && area->slot < UINT32_MAX;
+}
+
+static bool area_begin(struct storage *storage, struct storage_area *area, uint64_t disk_bytes, struct error *err)
+{
+    btrfs_pool_expect(storage->pool, disk_bytes);
+    return storage_area_path(storage, area->slot, area->path, err);
+}
+
+static bool area_make(struct storage *storage, struct storage_area *area, uint64_t disk_bytes, struct error *err)
+{
+    if (!area_begin(storage, area, disk_bytes, err) ||
+        !fail(btrfs_util_create_subvolume(area->path, 0, NULL, NULL), "make the area", area->path, err))
+        return false;
+    if (finish_area(area, area->path, disk_bytes, true, err))
+        return true;
+    return destroy(storage, area->path, NULL) && false;
+}
+
+static bool area_restore(struct storage *storage, struct storage_area *area, uint64_t disk_bytes, const char *snapshot,
+                         struct storage_job **job, struct error *err)
+{
+    char from[STORAGE_PATH_BYTES];
+    if (!storage_path(storage, "snapshots", snapshot, from, err) || !area_begin(storage, area, disk_bytes, err) ||
+        !fail(btrfs_util_create_snapshot(from, area->path, 0, NULL, NULL), "restore the snapshot to", area->path, err))
+        return false;
+    *job = NULL;
+    if (finish_area(area, area->path, disk_bytes, false, err))
+        return true;
+    return destroy(storage, area->path, NULL) && false;
+}
+
+static bool area_adopt(struct storage *storage, struct storage_area *area, int init_pidfd, uint64_t device,
+                       struct error *err)
+{
+    (void)init_pidfd, (void)device;
+    if (!storage_area_path(storage, area->slot, area->path, err))
+        return false;
+    AUTO_FD int fd = open_folder(area->path, err);
+    return fd >= 0;
+}
+
+static bool area_limit(struct storage *storage, const struct storage_area *area, uint64_t disk_bytes, struct error *err)
+{
+    btrfs_pool_expect(storage->pool, disk_bytes);
+    AUTO_FD int fd = open_folder(area->path, err);
+    return fd >= 0 && btrfs_quota_limit(fd, disk_bytes, err);
+}
+
+static bool usage_of(const struct storage *storage, const char *path, uint64_t *bytes, struct error *err)
+{
+    AUTO_FD int fd = open_folder(path, err);
+    return fd >= 0 && btrfs_quota_usage(fd, btrfs_pool_sysfs(storage->pool), bytes, err);
+}
+
+static bool area_usage(struct storage *storage, const struct storage_area *area, uint64_t *bytes, struct error *err)
+{
+    return usage_of(storage, area->path, bytes, err);
+}
+
+static bool area_remove(struct storage *storage, uint32_t slot, struct error *err)
+{
+    char path[STORAGE_PATH_BYTES];
+    return storage_area_path(storage, slot, path, err) && destroy(storage, path, err);
+}
+
+/* --- snapshots --- */
+
+static bool snapshot_take(struct storage *storage, const struct storage_area *area, const char *name,
+                          struct storage_job **job, struct error *err)
+{
+    char path[STORAGE_PATH_BYTES];
+    *job = NULL;
+    return storage_path(storage, "snapshots", name, path, err) &&
+           fail(btrfs_util_create_snapshot(area->path, path, BTRFS_UTIL_CREATE_SNAPSHOT_READ_ONLY, NULL, NULL),
+                "make the snapshot", path, err);
+}
+
+static bool snapshot_size(struct storage *storage, const char *name, uint64_t *bytes, struct error *err)
+{
+    char path[STORAGE_PATH_BYTES];
+    return storage_path(storage, "snapshots", name, path, err) && usage_of(storage, path, bytes, err);
+}
+
+static bool remove_from(struct storage *storage, const char *folder, const char *name, struct error *err)
+{
+    char path[STORAGE_PATH_BYTES];
+    return storage_path(storage, folder, name, path, err) && destroy(storage, path, err);
+}
+
+static bool snapshot_remove(struct storage *storage, const char *name, struct error *err)
+{
+    return remove_from(storage, "snapshots", name, err);
+}
+
+/* --- volumes --- */
+
+/* It gets its name when it is whole: what a kill -9 leaves is `new`, and removed by the next. */
+static bool volume_make(struct storage *storage, const char *path, uint64_t bytes, struct error *err)
+{
+    char made[STORAGE_PATH_BYTES];
+    btrfs_pool_expect(storage->pool, bytes);
+    if (!storage_path(storage, "volumes", ".new", made, err) || !destroy(storage, made, err) ||
+        !fail(btrfs_util_create_subvolume(made, 0, NULL, NULL), "make the volume", path, err))
+        return false;
+    AUTO_FD int fd = open_folder(made, err);
+    if (fd < 0 || !btrfs_quota_limit(fd, bytes, err))
+        return false;
+    if (fchown(fd, STORAGE_VOLUME_OWNER, STORAGE_VOLUME_OWNER) < 0 || fchmod(fd, 0755) < 0 ||
+        rename(made, path) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "make the volume %s", path);
+    return true;
+}
+
+static bool volume_remove(struct storage *storage, const char *name, struct error *err)
+{
+    return remove_from(storage, "volumes", name, err);
+}
+
+static uint64_t next_wake(const struct storage *storage)
+{
+    return btrfs_pool_next_wake(storage->pool);
+}
+
+static void wake(struct storage *storage, uint64_t now_boot_ns)
+{
+    btrfs_pool_wake(storage->pool, now_boot_ns);
+}
+
+const struct storage_driver storage_btrfs = {
+    .name = "btrfs",
+    .has_quota = true,
+    .open = pool_open,
+    .close = pool_close,
+    .area_make = area_make,
+    .area_restore = area_restore,
+    .area_adopt = area_adopt,
+    .area_limit = area_limit,
+    .area_usage = area_usage,
+    .area_remove = area_remove,
+    .snapshot_take = snapshot_take,
+    .snapshot_size = snapshot_size,
+    .snapshot_remove = snapshot_remove,
+    .volume_make = volume_make,
+    .volume_remove = volume_remove,
+    .next_wake = next_wake,
+    .wake = wake,
+};

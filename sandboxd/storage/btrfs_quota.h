@@ -1,0 +1,16 @@
+/** btrfs_quota.h - a quota group a subvolume (btrfs-quota(5)): "full" ones, which count what a subvolume refers to, also
+ *  what it shares with a snapshot; DESIGN.md says why not simple ones. */
+#pragma once
+
+#include "shared/base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Turns quotas on where they are off, has counts made anew that the kernel gave up, and keeps it from giving up.
+ *  `sysfs` is /sys/fs/btrfs/<uuid>. */
+bool btrfs_quota_enable(int top, const char *sysfs, struct error *err) MUST_USE;
+/** At most `bytes` for the subvolume whose root is open as `subvolume`; 0: no limit. */
+bool btrfs_quota_limit(int subvolume, uint64_t bytes, struct error *err) MUST_USE;
+/** Bytes it refers to, and those that are being written. */
+bool btrfs_quota_usage(int subvolume, const char *sysfs, uint64_t *bytes, struct error *err) MUST_USE;
