@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char HELP[] =
     "usage: parley fork [SANDBOX] (--count N | --threads A,B,...) [options]\n\n"
@@ -23,7 +24,7 @@ static const char HELP[] =
     "  --keep             do not remove the snapshot then; with --name under that name\n"
     "  --name NAME        what to call the snapshot (with --keep)\n"
     "  --thread T         the conversation whose sandbox is forked (default: the current folder's "
-    "own)\n" WISH_BEGIN_HELP CLI_COMMON_HELP "\nExit status: 0 all were made, 1 not all.\n"
+    "own)\n" WISH_BEGIN_HELP CLI_COMMON_HELP "\nExit status: 0 all were made, 1 not all, 128 + n stopped by signal n.\n"
     "\nExamples:\n"
     "  parley fork --count 4\n"
     "  for t in $(parley fork --threads a,b --json | jq -r '.made[].thread'); do\n"
@@ -44,7 +45,9 @@ static volatile sig_atomic_t stop_signal;
 
 static void on_stop(int number)
 {
+    static const char SAID[] = "\nparley: stopping; the snapshot is removed first (again: leaves at once)\n";
     stop_signal = number;
+    (void)!write(STDERR_FILENO, SAID, sizeof SAID - 1);
 }
 
 static bool is_stopped(void *cookie UNUSED)
@@ -244,6 +247,8 @@ static int fork_from(const struct place *place, const struct fork_options *optio
         fprintf(stderr, "parley: %s\n", err.message);
     remote_forks_done(forks, options->count);
     free(forks);
+    if (stop_signal)
+        return 128 + (int)stop_signal;
     return err.kind == ERROR_NONE ? CLI_OK : CLI_FAILED;
 }
 

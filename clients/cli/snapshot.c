@@ -5,12 +5,14 @@
 #include "clients/c/remote_sandbox.h"
 
 #include "shared/base/memory.h"
+#include "shared/capability/capability.h"
 
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
 static const char HELP[] =
-    "usage: parley snapshot [SANDBOX] [--name NAME] [--thread T]\n\n"
+    "usage: parley snapshot [SANDBOX | --thread T | --token TOKEN|-] [--name NAME]\n\n"
     "Keeps the files of a sandbox (a name or id; default: the thread's) as they are at this moment, as something that\n"
     "outlives it. It stands still meanwhile: an instant on btrfs, as long as a copy takes elsewhere. Its processes "
     "are\n"
@@ -38,38 +40,70 @@ static void print_made(const json_t *reply)
                 running == 1 ? " is" : "s are");
 }
 
-int snapshot_main(int argc, char *argv[])
+struct snapshot_options {
+    struct cli_common common;
+    const char *sandbox, *name, *thread, *token;
+};
+
+/* Who asks, and of which sandbox: the key's owner of any of theirs, the holder of a token of its own. The caller frees;
+ * NULL with err. */
+static char *find(const struct snapshot_options *options, struct place *place, struct error *err)
 {
-    static const struct option LONG[] = {
-        {"name", required_argument, NULL, 'n'}, {"thread", required_argument, NULL, 't'}, CLI_COMMON_OPTIONS};
-    struct cli_common common = {0};
-    const char *name = NULL, *thread = NULL;
-    int option;
-    while ((option = getopt_long(argc, argv, "", LONG, NULL)) != -1) {
-        if (cli_common(&common, option, HELP))
-            continue;
-        if (option == 'n')
-            name = optarg;
-        else if (option == 't')
-            thread = optarg;
-    }
-    if (optind + 1 < argc)
-        return cli_usage("snapshot", "unexpected word \"%s\": one sandbox at a time", argv[optind + 1]);
-    if (optind < argc && thread)
-        return cli_usage("snapshot", "give a sandbox or a --thread, not both");
+    if (!options->token)
+        return place_load(place, options->common.url, err) ? cli_sandbox(place, options->sandbox, options->thread, err)
+                                                           : NULL;
+    if (!place_load_keyless(place, options->common.url, err))
+        return NULL;
+    if (place->api_key)
+        sodium_memzero(place->api_key, strlen(place->api_key));
+    free(place->api_key);
+    place->api_key = cli_token_text(options->token);
+    struct capability_claims claims;
+    if (!capability_decode(&claims, place->api_key, strlen(place->api_key), err))
+        return NULL;
+    return memory_string(claims.sandbox_id);
+}
+
+static int take(const struct snapshot_options *options)
+{
     AUTO_PLACE place = {0};
-    if (!cli_place(&place, &common))
-        return CLI_FAILED;
     struct error err = {0};
     json_t *reply = NULL;
-    AUTO_FREE char *id = cli_sandbox(&place, argv[optind], thread, &err);
-    if (!id || !remote_sandbox_snapshot(&place, id, name, &reply, &err))
-        return cli_fail_usual(&err, CLI_FAILED);
-    if (common.json) {
+    AUTO_FREE char *id = find(options, &place, &err);
+    if (!id || !remote_sandbox_snapshot(&place, id, options->name, &reply, &err))
+        return options->token ? cli_fail(&err, NULL, CLI_FAILED) : cli_fail_usual(&err, CLI_FAILED);
+    if (options->common.json) {
         cli_print_json(reply);
         return CLI_OK;
     }
     print_made(reply);
     json_decref(reply);
     return CLI_OK;
+}
+
+int snapshot_main(int argc, char *argv[])
+{
+    static const struct option LONG[] = {{"name", required_argument, NULL, 'n'},
+                                         {"thread", required_argument, NULL, 't'},
+                                         {"token", required_argument, NULL, 'k'},
+                                         CLI_COMMON_OPTIONS};
+    struct snapshot_options options = {0};
+    int option;
+    while ((option = getopt_long(argc, argv, "", LONG, NULL)) != -1) {
+        if (cli_common(&options.common, option, HELP))
+            continue;
+        if (option == 'n')
+            options.name = optarg;
+        else if (option == 't')
+            options.thread = optarg;
+        else
+            options.token = optarg;
+    }
+    if (optind + 1 < argc)
+        return cli_usage("snapshot", "unexpected word \"%s\": one sandbox at a time", argv[optind + 1]);
+    options.sandbox = argv[optind];
+    int given = (options.sandbox ? 1 : 0) + (options.thread ? 1 : 0) + (options.token ? 1 : 0);
+    if (given > 1)
+        return cli_usage("snapshot", "give a sandbox, a --thread or a --token, not two of them");
+    return take(&options);
 }

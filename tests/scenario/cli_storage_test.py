@@ -3,9 +3,11 @@ top, and how run says what a new sandbox shall be like. What they ask and print,
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
@@ -135,6 +137,16 @@ class Words(unittest.TestCase):
         for words in (("a", "b"), ("a", "--thread", "t")):
             self.cli("snapshot", *words, expect=2)
 
+    def test_a_holder_of_a_capability_needs_no_key(self):
+        token = self.fake.mint("t", SANDBOX)
+        del self.environment["PARLEY_API_KEY"]
+        done = subprocess.run([os.path.join(BIN, "parley"), "snapshot", "--token", "-", "--name", "mine"],
+                              env=self.environment, input=token + "\n", capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (0, SNAPSHOT + "\n"), done.stderr)
+        self.assertEqual(self.fake.asked[-1], ("POST", f"/sandboxes/{SANDBOX}/snapshots", {}, {"name": "mine"}, token))
+        self.cli("snapshot", "--token", "x.y.z", expect=1)
+        self.cli("snapshot", SANDBOX, "--token", token, expect=2)
+
     def test_snapshots_are_listed_and_removed_by_name(self):
         pages = {None: {"snapshots": [kept()], "next_cursor": "c2"},
                  "c2": {"snapshots": [kept(name="\x1b[2J", size_bytes=-5, created_at=7)], "next_cursor": None}}
@@ -228,6 +240,28 @@ class Words(unittest.TestCase):
         done = self.cli("fork", SANDBOX, "--threads", "a", expect=1)
         self.assertIn(f"parley snapshots rm {SNAPSHOT}", done.stderr)
         self.assertIn("a", done.stdout)
+
+    def test_ctrl_c_leaves_no_snapshot_behind(self):
+        asked, go_on = threading.Event(), threading.Event()
+        self.addCleanup(go_on.set)
+
+        def judge(_thread, _body):
+            asked.set()
+            go_on.wait(60)
+        self.fake.judge_wish = judge
+        child = subprocess.Popen([os.path.join(BIN, "parley"), "fork", SANDBOX, "--count", "30", "--json"],
+                                 env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            self.assertTrue(asked.wait(60))
+            child.send_signal(signal.SIGINT)
+            output, errors = child.communicate(timeout=60)
+        finally:
+            child.kill()
+        self.assertEqual(child.returncode, 130, errors)
+        account = json.loads(output)
+        self.assertEqual((account["kept"], account["made"], len(account["failed"])), (False, [], 30))
+        self.assertEqual(account["error"]["code"], "GONE")
+        self.assertEqual(self.asked()[-1][:2], ("DELETE", "/snapshots/" + SNAPSHOT))
 
     def test_wrong_uses_of_fork(self):
         for words in ((), ("x",), ("x", "--count", "0"), ("x", "--count", "1001"), ("x", "--threads", "a,,b"),
