@@ -213,8 +213,9 @@ static void describe_start(const struct plane *plane, const struct process_deed 
     char title[SPOOL_COMMAND_MAX + 1] = "";
     if (!plane->omit_argv)
         command_title(command, title, sizeof title);
-    (void)snprintf(to, size, "id=%s cwd=%.*s timeout_ms=%llu stdin=%zu arguments=%zu%s%s", deed->process_id, CWD_MAX,
-                   command->cwd ? command->cwd : "/workspace", (unsigned long long)command->timeout_ms,
+    (void)snprintf(to, size, "id=%s cwd=%.*s%s timeout_ms=%llu stdin=%zu arguments=%zu%s%s", deed->process_id, CWD_MAX,
+                   command->cwd ? command->cwd : "", command->as_root ? " user=root" : "",
+                   (unsigned long long)command->timeout_ms,
                    command->input_size, command->argument_count, plane->omit_argv ? "" : " command=", title);
 }
 
@@ -241,6 +242,20 @@ bool plane_command_takes_input(void *context, const struct process_deed *deed, s
     record.action = "stdin";
     record.sandbox_id = deed->sandbox_id;
     record.detail = detail;
+    return spool_add(plane->spool, &record, err);
+}
+
+bool plane_sandbox_changes(void *context, const struct sandbox_deed *deed, struct error *err)
+{
+    const struct plane *plane = context;
+    char detail[1024];
+    (void)snprintf(detail, sizeof detail, "%s%s%s", deed->detail, deed->why ? " error=" : "",
+                   deed->why ? deed->why->message : "");
+    const struct spool_record record = {.action = deed->action,
+                                        .outcome = deed->why ? "failed" : "ok",
+                                        .status = deed->why ? error_http_status(deed->why->kind) : 0,
+                                        .sandbox_id = deed->sandbox_id,
+                                        .detail = detail};
     return spool_add(plane->spool, &record, err);
 }
 

@@ -9,6 +9,8 @@
 #include "shared/capability/capability.h"
 #include "shared/http/server.h"
 
+#include <stdatomic.h>
+
 #define PLANE_AFTER_EXPIRY_S 3600 /* what began in time may go on for so long: an exec, an upload, a download */
 
 /** The http server's context begins with this. */
@@ -18,6 +20,7 @@ struct plane {
     struct marks *marks;
     struct spool *spool;
     bool omit_argv;              /* of records of commands (audit_argv) */
+    atomic_uint unjudged;        /* sockets without a token now, over all loops */
     void (*beat)(void *context); /* a heartbeat is to go at once; any thread */
     void *beat_context;
     /** Judges a token that came behind the head, on a route that takes HTTP_LATER, as one in the head would have been,
@@ -81,5 +84,7 @@ char *plane_origin(const struct http_request *request) MUST_USE;
 bool plane_command_starts(void *plane, const struct process_deed *deed, struct error *err) MUST_USE;
 /** Records "stdin". */
 bool plane_command_takes_input(void *plane, const struct process_deed *deed, struct error *err) MUST_USE;
+/** Records "pause", "resume", "snapshot" and "limits", as ok before and as failed after. False: it is not to be done. */
+bool plane_sandbox_changes(void *plane, const struct sandbox_deed *deed, struct error *err) MUST_USE;
 /** Records "exec.end": exit code, signal, timed_out, oom; unless a front before this one did. */
 void plane_command_ended(void *plane, const struct process_deed *deed);

@@ -2,6 +2,7 @@
 #include "sandboxd/front/front.h"
 
 #include "sandboxd/dialects/native/files/files.h"
+#include "sandboxd/dialects/native/metrics.h"
 #include "sandboxd/dialects/native/native.h"
 #include "sandboxd/dialects/native/socket/socket.h"
 #include "sandboxd/dialects/node.h"
@@ -36,6 +37,7 @@ struct front {
     int run_folder;
     int spool_folder;   /* ours; large bodies */
     int journal_folder; /* ours; marks and audit */
+    int paused_folder;  /* ours; which sandboxes are paused */
     int journal_lock;   /* held while this process may write there */
     struct streams *streams;
     unsigned loops;
@@ -47,8 +49,8 @@ struct front {
 
 /* ---- routes ---- */
 
-static const struct http_route *(*const DIALECTS[])(size_t *count) = {native_routes, files_routes, socket_routes,
-                                                                      node_routes};
+static const struct http_route *(*const DIALECTS[])(size_t *count) = {native_routes, metrics_routes, files_routes,
+                                                                      socket_routes, node_routes};
 
 static struct http_route *collect_routes(size_t *count)
 {
@@ -125,14 +127,17 @@ static bool open_folders(struct front *front, uid_t uid, gid_t gid, struct error
     front->spool_folder = open_own(front->settings, "spool", uid, gid, err);
     if (front->spool_folder >= 0)
         front->journal_folder = open_own(front->settings, "journal", uid, gid, err);
-    return front->spool_folder >= 0 && front->journal_folder >= 0;
+    if (front->journal_folder >= 0)
+        front->paused_folder = open_own(front->settings, "paused", uid, gid, err);
+    return front->paused_folder >= 0;
 }
 
 static bool give_up_rights(const struct front *front, uid_t uid, gid_t gid, struct error *err)
 {
-    char spool[32], journal[32];
+    char spool[32], journal[32], paused[32];
     snprintf(spool, sizeof spool, "/proc/self/fd/%d", front->spool_folder);
     snprintf(journal, sizeof journal, "/proc/self/fd/%d", front->journal_folder);
+    snprintf(paused, sizeof paused, "/proc/self/fd/%d", front->paused_folder);
     const struct confine_path paths[] = {
         {"/usr/lib", CONFINE_READ},
         {"/lib", CONFINE_READ},
@@ -149,6 +154,7 @@ static bool give_up_rights(const struct front *front, uid_t uid, gid_t gid, stru
         {"/dev/urandom", CONFINE_READ},
         {spool, CONFINE_READ | CONFINE_WRITE},
         {journal, CONFINE_READ | CONFINE_WRITE},
+        {paused, CONFINE_READ | CONFINE_WRITE},
     };
     if (!confine_user(uid, gid, err))
         return false;
@@ -240,6 +246,12 @@ static void on_command_ended(void *context, const struct process_deed *deed)
     plane_command_ended(&front->context.plane, deed);
 }
 
+static bool on_sandbox_changes(void *context, const struct sandbox_deed *deed, struct error *err)
+{
+    struct front *front = context;
+    return plane_sandbox_changes(&front->context.plane, deed, err);
+}
+
 static bool raise_epoch(void *cookie, const struct mark *mark)
 {
     if (mark->kind == MARK_SANDBOX && mark->epoch > 0)
@@ -317,7 +329,11 @@ static bool serve(struct front *front, struct error *err)
         return false;
     AUTO_FREE char *url = make_url(front->settings, http_server_port(server));
     struct heartbeat_options options = {
-        .seal = plane->seal, .registry = sandboxes_registry(plane->sandboxes), .marks = plane->marks, .url = url};
+        .seal = plane->seal,
+        .registry = sandboxes_registry(plane->sandboxes),
+        .templates = sandboxes_templates(plane->sandboxes),
+        .marks = plane->marks,
+        .url = url};
     struct ship_options shipping = {.spool = plane->spool, .seal = plane->seal};
     struct heartbeat *heartbeat = heartbeat_start(&options, err);
     struct ship *ship = heartbeat ? ship_start(&shipping, err) : NULL;
@@ -371,11 +387,13 @@ static struct sandboxes *make_sandboxes(struct front *front, int launcher_socket
                                         .descriptors_max = descriptors,
                                         .launcher = launcher_socket,
                                         .run_folder = front->run_folder,
+                                        .paused_folder = front->paused_folder,
                                         .ended = on_sandbox_ended,
                                         .launcher_gone = on_launcher_gone,
                                         .command_starts = on_command_starts,
                                         .command_takes_input = on_command_takes_input,
                                         .command_ended = on_command_ended,
+                                        .sandbox_changes = on_sandbox_changes,
                                         .context = front};
     return sandboxes_new(&options);
 }
@@ -413,7 +431,7 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
 int front_main(int launcher_socket, const struct settings *settings)
 {
     struct front front = {
-        .settings = settings, .run_folder = -1, .spool_folder = -1, .journal_folder = -1, .journal_lock = -1};
+        .settings = settings, .run_folder = -1, .spool_folder = -1, .journal_folder = -1, .paused_folder = -1, .journal_lock = -1};
     struct error err = {0};
     sigset_t set;
     sigemptyset(&set); /* all threads: one waits for these */
@@ -428,7 +446,7 @@ int front_main(int launcher_socket, const struct settings *settings)
     if (!ok)
         log_error("front", "%s", err.message);
     free(front.routes);
-    const int held[] = {front.run_folder, front.spool_folder, front.journal_folder, front.journal_lock};
+    const int held[] = {front.run_folder, front.spool_folder, front.journal_folder, front.paused_folder, front.journal_lock};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         if (held[i] >= 0)
             close(held[i]);

@@ -4,6 +4,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
+#include "shared/base/text.h"
 #include "shared/node_protocol/node_call.h"
 
 #include <pthread.h>
@@ -30,6 +31,7 @@ struct heartbeat {
     bool is_taking;    /* a page of marks is being written: no other is taken */
     json_t *position;  /* of the marks, as the last message said it */
     bool full;         /* the next one names all that lives; the thread's, as the next */
+    uint64_t templates_told; /* the version that the negotiator has; 0: none */
     unsigned failures; /* in a row */
 };
 
@@ -37,6 +39,7 @@ struct heartbeat {
 struct told {
     struct registry_line *lines;
     size_t count;
+    uint64_t templates; /* their version */
 };
 
 static void told_done(struct told *told)
@@ -55,6 +58,15 @@ static void raise_epoch(const struct heartbeat *heartbeat, struct registry_line 
     line->epoch = epoch;
 }
 
+static json_t *line_json(const struct registry_line *line)
+{
+    const struct registry_usage *usage = &line->usage;
+    return json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b}", "id", line->id, "active_at", (json_int_t)line->active_ms,
+                     "deadline", (json_int_t)line->deadline_ms, "epoch", (json_int_t)line->epoch, "cpu_ms",
+                     (json_int_t)usage->cpu_ms, "memory_bytes", (json_int_t)usage->memory_bytes, "disk_bytes",
+                     (json_int_t)usage->disk_bytes, "pids", (json_int_t)usage->pids, "paused", line->paused);
+}
+
 static json_t *living(const struct heartbeat *heartbeat, struct told *told)
 {
     told->count = registry_lines(heartbeat->options.registry, heartbeat->full ? REGISTRY_LIVING : REGISTRY_CHANGED,
@@ -63,10 +75,7 @@ static json_t *living(const struct heartbeat *heartbeat, struct told *told)
     for (size_t i = 0; i < told->count; i++) {
         struct registry_line *line = &told->lines[i];
         raise_epoch(heartbeat, line);
-        json_array_append_new(list, json_pack("{s:s,s:I,s:I,s:I,s:I,s:I}", "id", line->id, "active_at",
-                                              (json_int_t)line->active_ms, "deadline", (json_int_t)line->deadline_ms,
-                                              "epoch", (json_int_t)line->epoch, "cpu_ms", (json_int_t)line->cpu_ms,
-                                              "memory_bytes", (json_int_t)line->memory_bytes));
+        json_array_append_new(list, line_json(line));
     }
     return list;
 }
@@ -92,6 +101,27 @@ static json_t *tell_position(struct heartbeat *heartbeat)
     return position;
 }
 
+static json_t *checked_text(const char *text)
+{
+    return json_stringn(text, text_utf8_prefix(text, strlen(text)));
+}
+
+/* All of them, when the negotiator has not this list. */
+static void put_templates(const struct heartbeat *heartbeat, json_t *message, struct told *told)
+{
+    AUTO_FREE struct fl_template *all = NULL;
+    size_t count = template_list_copy(heartbeat->options.templates, &all, &told->templates);
+    if (!heartbeat->full && told->templates == heartbeat->templates_told)
+        return;
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_pack("{s:o,s:o,s:I,s:I,s:o}", "name", checked_text(all[i].name), "digest",
+                                              checked_text(all[i].digest), "size_bytes", (json_int_t)all[i].size_bytes,
+                                              "created_at", (json_int_t)all[i].created_ms, "source",
+                                              checked_text(all[i].source)));
+    json_object_set_new(message, "templates", list);
+}
+
 static json_t *make_message(struct heartbeat *heartbeat, struct told *told)
 {
     struct registry *registry = heartbeat->options.registry;
@@ -101,6 +131,8 @@ static json_t *make_message(struct heartbeat *heartbeat, struct told *told)
                                 (json_int_t)registry_count(registry), "isolation", "namespaces");
     json_object_set_new(message, "full", json_boolean(heartbeat->full));
     json_object_set_new(message, "marks", tell_position(heartbeat));
+    json_object_set_new(message, "storage", json_string(identity->storage));
+    put_templates(heartbeat, message, told);
     json_object_set_new(message, "sandboxes", living(heartbeat, told));
     json_object_set_new(message, "ended", ended(registry));
     return message;
@@ -150,6 +182,7 @@ static void take_reply(struct heartbeat *heartbeat, const struct told *told, con
             registry_reported(registry, json_string_value(id));
     }
     registry_told(registry, told->lines, told->count);
+    heartbeat->templates_told = told->templates;
     const json_t *time = json_object_get(reply, "time"); /* within seconds of ours, or it would not have been opened */
     if (json_is_integer(time))
         marks_tell_time(heartbeat->options.marks, json_integer_value(time));

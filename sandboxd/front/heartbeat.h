@@ -6,12 +6,14 @@
 #include "sandboxd/journal/marks.h"
 #include "sandboxd/sandbox/node_seal.h"
 #include "sandboxd/sandbox/registry.h"
+#include "sandboxd/sandbox/template_list.h"
 #include "shared/base/cleanup.h"
 #include "shared/base/error.h"
 
 struct heartbeat_options {
     struct node_seal *seal; /* borrowed, as the others */
     struct registry *registry;
+    struct template_list *templates;
     struct marks *marks;
     const char *url; /* what clients are told to reach this node */
 };

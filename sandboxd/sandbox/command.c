@@ -11,15 +11,22 @@
 
 static const char *const DEFAULT_VARIABLES[] = {
     "HOME=/workspace",
-    "USER=user",
-    "LOGNAME=user",
     "SHELL=/bin/bash",
     "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
     "LANG=C.UTF-8",
     "TMPDIR=/tmp",
 };
 static const char DEFAULT_TERM[] = "TERM=xterm-256color"; /* of a terminal */
-enum { DEFAULT_COUNT = sizeof DEFAULT_VARIABLES / sizeof *DEFAULT_VARIABLES };
+/* Of the user that our own templates have; what another is called only its template can say. */
+static const char *const USER_VARIABLES[] = {"USER=user", "LOGNAME=user"};
+enum { USER_UID = 1000 };
+static const char *const ROOT_VARIABLES[] = {"HOME=/root", "USER=root", "LOGNAME=root"};
+enum {
+    DEFAULT_COUNT = sizeof DEFAULT_VARIABLES / sizeof *DEFAULT_VARIABLES,
+    USER_COUNT = sizeof USER_VARIABLES / sizeof *USER_VARIABLES,
+    ROOT_COUNT = sizeof ROOT_VARIABLES / sizeof *ROOT_VARIABLES
+};
+static const char LOGIN_SHELL[] = "s=${SHELL:-bash}; command -v \"$s\" >/dev/null || s=sh; exec \"$s\" -l";
 
 struct command *command_new(void)
 {
@@ -66,6 +73,12 @@ bool command_add_argument(struct command *command, const char *text, struct erro
     return true;
 }
 
+bool command_set_login_shell(struct command *command, struct error *err)
+{
+    return command_add_argument(command, "/bin/sh", err) && command_add_argument(command, "-c", err) &&
+           command_add_argument(command, LOGIN_SHELL, err);
+}
+
 static bool is_name(const char *name)
 {
     if (!text_is_made_of(name, 256, "_"))
@@ -101,6 +114,8 @@ void command_hash(const struct command *command, uint8_t hash[static COMMAND_HAS
     unsigned cells[] = {command->columns, command->rows};
     if (command->terminal) /* else the hash is as it was before there were terminals */
         hash_text(&state, cells, sizeof cells);
+    if (command->as_root)
+        hash_text(&state, "root", 4);
     for (size_t i = 0; i < command->argument_count; i++)
         hash_text(&state, command->arguments[i], strlen(command->arguments[i]));
     for (size_t i = 0; i < command->variable_count; i++)
@@ -126,24 +141,46 @@ static void put_variable(char **variables, size_t *count, char *variable)
     variables[(*count)++] = variable;
 }
 
-int command_seal(const struct command *command, const char *sandbox_env, struct error *err)
+static size_t count_texts(const char *texts)
 {
-    size_t sandbox_count = 0;
-    for (const char *text = sandbox_env; *text; text += strlen(text) + 1)
-        sandbox_count++;
-    AUTO_FREE char **variables =
-        memory_array(DEFAULT_COUNT + 1 + sandbox_count + command->variable_count + 1, sizeof *variables);
     size_t count = 0;
-    for (size_t i = 0; i < DEFAULT_COUNT; i++)
-        variables[count++] = (char *)(uintptr_t)DEFAULT_VARIABLES[i]; /* only read; the type is execve's */
+    for (; *texts; texts += strlen(texts) + 1)
+        count++;
+    return count;
+}
+
+/* They are only read; the type is execve's. */
+static void put_texts(char **variables, size_t *count, const char *texts)
+{
+    for (; *texts; texts += strlen(texts) + 1)
+        put_variable(variables, count, (char *)(uintptr_t)texts);
+}
+
+static void put_list(char **variables, size_t *count, const char *const *list, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        put_variable(variables, count, (char *)(uintptr_t)list[i]);
+}
+
+int command_seal(const struct command *command, const struct command_ground *ground, struct error *err)
+{
+    size_t room = DEFAULT_COUNT + 1 + USER_COUNT + ROOT_COUNT + count_texts(ground->template_env) +
+                  count_texts(ground->sandbox_env) + command->variable_count + 1;
+    AUTO_FREE char **variables = memory_array(room, sizeof *variables);
+    size_t count = 0;
+    put_list(variables, &count, DEFAULT_VARIABLES, DEFAULT_COUNT);
     if (command->terminal)
-        variables[count++] = (char *)(uintptr_t)DEFAULT_TERM;
-    for (const char *text = sandbox_env; *text; text += strlen(text) + 1)
-        put_variable(variables, &count, (char *)(uintptr_t)text);
+        put_variable(variables, &count, (char *)(uintptr_t)DEFAULT_TERM);
+    if (ground->uid == USER_UID)
+        put_list(variables, &count, USER_VARIABLES, USER_COUNT);
+    put_texts(variables, &count, ground->template_env);
+    if (command->as_root)
+        put_list(variables, &count, ROOT_VARIABLES, ROOT_COUNT);
+    put_texts(variables, &count, ground->sandbox_env);
     for (size_t i = 0; i < command->variable_count; i++)
         put_variable(variables, &count, command->variables[i]);
     struct front_init_command sealed = {
-        .cwd = command->cwd ? command->cwd : "/workspace", .arguments = command->arguments, .variables = variables};
+        .cwd = command->cwd ? command->cwd : ground->workdir, .arguments = command->arguments, .variables = variables};
     return front_init_command_seal(&sealed, err);
 }
 

@@ -15,12 +15,13 @@
 
 struct command {
     char id[FRONT_INIT_ID_BYTES]; /* "": one is made */
-    char *cwd;                    /* NULL: /workspace */
+    char *cwd;                    /* NULL: where commands of the sandbox start */
     char **arguments;             /* NULL-ended */
     size_t argument_count;
     char **variables; /* "NAME=value", NULL-ended: what the asker wants beside the defaults */
     size_t variable_count;
     uint64_t timeout_ms;    /* 0: none */
+    bool as_root;           /* uid 0 of the sandbox; else its user */
     bool with_stdin;        /* a pipe; else /dev/null */
     bool terminal;          /* its streams are a new one; implies with_stdin and stdin_stays_open */
     unsigned columns, rows; /* of it, 1..FRONT_INIT_CELLS_MAX */
@@ -40,12 +41,22 @@ bool command_add_argument(struct command *command, const char *text, struct erro
 /** `name` must be a variable's name (letters, digits, _, not starting with a digit): ERROR_INVALID. */
 bool command_add_variable(struct command *command, const char *name, const char *value, struct error *err) MUST_USE;
 
-/** Tells two commands apart: arguments, cwd, variables, timeout, input and terminal; not the id. */
+/** Makes its arguments those of a login shell: the user's own where SHELL names one, else what the template has. */
+bool command_set_login_shell(struct command *command, struct error *err) MUST_USE;
+
+/** Tells two commands apart: arguments, cwd, variables, timeout, input, terminal and user; not the id. */
 void command_hash(const struct command *command, uint8_t hash[static COMMAND_HASH_BYTES]);
 
-/** The sealed memfd for FI_START: defaults (a terminal's TERM among them), then `sandbox_env` (env.h), then the
- * command's own, the last of one name winning. -1 as front_init_command_seal. */
-int command_seal(const struct command *command, const char *sandbox_env, struct error *err) MUST_USE;
+/** What a command finds in its sandbox; the texts with variables as in env.h. */
+struct command_ground {
+    const char *template_env, *sandbox_env;
+    const char *workdir; /* absolute */
+    uint32_t uid;        /* of commands that are not root's */
+};
+
+/** The sealed memfd for FI_START: defaults (a terminal's TERM among them), then the template's, who it runs as where that
+ *  is root, then the sandbox's, then the command's own, the last of one name winning. -1 as front_init_command_seal. */
+int command_seal(const struct command *command, const struct command_ground *ground, struct error *err) MUST_USE;
 
 /** The command line as one text, cut to fit. */
 void command_title(const struct command *command, char *to, size_t size);

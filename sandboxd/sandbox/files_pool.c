@@ -141,6 +141,8 @@ void files_pool_lend(struct sandbox *sandbox, struct verb *verb)
         verb_finish(verb, &err);
         return;
     }
+    if (!sandbox_wake(sandbox, verb))
+        return;
     int socket = loan->wants_new ? -1 : take_idle(pool);
     loan->is_new = socket < 0;
     if (socket < 0)

@@ -135,6 +135,18 @@ static struct verb *take_asked(struct launcher_link *link, uint64_t request)
     return NULL;
 }
 
+static void take_facts(struct verb *asked, const struct front_launcher_message *message)
+{
+    if (message->type == FL_USED)
+        asked->disk_bytes = message->as.used.disk_bytes;
+    if (message->type != FL_KEPT)
+        return;
+    const struct fl_kept *kept = &message->as.kept;
+    asked->kept.size_bytes = kept->size_bytes;
+    memcpy(asked->kept.template_name, kept->template_name, sizeof asked->kept.template_name);
+    memcpy(asked->kept.storage, kept->storage, sizeof asked->kept.storage);
+}
+
 static void take_message(struct launcher_link *link, struct front_launcher_message *message, int *fds, size_t fd_count)
 {
     struct verb *asked = message->request ? take_asked(link, message->request) : NULL;
@@ -152,6 +164,10 @@ static void take_message(struct launcher_link *link, struct front_launcher_messa
         take_end(link, &message->as.ended);
         key_done(&message->as.ended.root);
     }
+    if (message->type == FL_TEMPLATE)
+        template_list_take(link->all->templates, &message->as.template);
+    if (asked)
+        take_facts(asked, message);
     if (asked)
         verb_finish(asked, message->type == FL_REFUSED ? &message->as.refused : NULL);
 }
@@ -172,8 +188,10 @@ static void on_readable(void *cookie)
         size_t fd_count = 0;
         struct error err = {0};
         int got = front_launcher_receive(loop_watch_fd(link->watch), &message, FL_FROM_LAUNCHER, fds, &fd_count, &err);
-        if (got < 0 && err.system_errno == EAGAIN)
+        if (got < 0 && err.system_errno == EAGAIN) {
+            template_list_settle(link->all->templates);
             return;
+        }
         if (got <= 0) {
             log_error("front", "the launcher is gone: %s", got < 0 ? err.message : "its socket was closed");
             loop_watch_readable(link->watch, NULL, NULL);
@@ -210,11 +228,15 @@ bool launcher_link_meet(struct launcher_link *link, struct fl_identity *identity
         } else if (message.type == FL_ENDED) {
             take_end(link, &message.as.ended);
             key_done(&message.as.ended.root);
+        } else if (message.type == FL_TEMPLATE) {
+            template_list_take(link->all->templates, &message.as.template);
         } else if (message.type == FL_REFUSED) {
             *err = message.as.refused;
             return false;
         }
         close_rest(fds, fd_count);
+        if (message.type == FL_ADOPTED)
+            template_list_settle(link->all->templates);
         if (message.type == FL_ADOPTED)
             return identified || error_set(err, ERROR_INTERNAL, "the launcher did not say who this node is");
     }
@@ -284,6 +306,13 @@ static void ask_on_loop(void *cookie)
 
 void launcher_link_ask(struct launcher_link *link, const struct front_launcher_message *message, struct verb *asked)
 {
+    struct error err = {0};
+    if (!front_launcher_check(message, front_launcher_size(message->type), 0, FL_FROM_FRONT, &err)) {
+        log_warn("sandbox", "not said to the launcher: %s", err.message);
+        if (asked)
+            verb_finish(asked, &err);
+        return;
+    }
     struct question *question = memory_new(sizeof *question);
     *question = (struct question){.link = link, .asked = asked, .message = *message};
     sandboxes_post(link->all, 0, ask_on_loop, question);

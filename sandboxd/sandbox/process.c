@@ -42,6 +42,7 @@ struct process *process_new(struct sandbox *sandbox, const char *id)
         sandbox->processes = process;
     sandbox->processes_last = process;
     sandbox->process_count++;
+    sandbox->running_count++;
     return process;
 }
 
@@ -182,6 +183,7 @@ void process_free(struct process *process)
     else
         sandbox->processes_last = process->previous;
     sandbox->process_count--;
+    sandbox->running_count -= process->state != PROCESS_ENDED;
     free(process);
 }
 
@@ -226,15 +228,29 @@ static void on_forget_timer(void *cookie)
     plan_forgetting(sandbox);
 }
 
+unsigned process_commands_max(const struct sandbox *sandbox)
+{
+    unsigned max = sandbox->facts.limits.commands;
+    return max > 0 && max < PROCESS_COMMANDS_MAX ? max : PROCESS_COMMANDS_MAX;
+}
+
+uint64_t process_kept_max(const struct sandbox *sandbox)
+{
+    uint64_t max = sandbox->facts.limits.output_bytes;
+    return max > 0 ? max : SANDBOX_KEPT_BYTES;
+}
+
 static bool has_room(const struct sandbox *sandbox)
 {
     int64_t max = sandbox->all->descriptors_max;
-    return sandbox->process_count < PROCESS_COMMANDS_MAX && sandbox->descriptors + PROCESS_DESCRIPTORS <= max / 4 &&
+    return sandbox->process_count < PROCESS_RECORDS_MAX && sandbox->descriptors + PROCESS_DESCRIPTORS <= max / 4 &&
            sandbox->all->descriptors + PROCESS_DESCRIPTORS <= max;
 }
 
 bool process_make_room(struct sandbox *sandbox)
 {
+    if (sandbox->running_count >= process_commands_max(sandbox))
+        return false;
     for (struct process *process = sandbox->processes, *next; process && !has_room(sandbox); process = next) {
         next = process->next;
         if (process->state == PROCESS_ENDED && process->end_told)
@@ -322,7 +338,7 @@ void process_refused(struct sandbox *sandbox, const struct fi_refused *refused)
     if (err.kind == ERROR_NOT_FOUND) /* a missing command or folder is the asker's mistake, not a missing route */
         err.kind = ERROR_INVALID;
     if (err.kind != ERROR_INVALID && err.kind != ERROR_NO_CAPACITY && err.kind != ERROR_CONFLICT &&
-        err.kind != ERROR_GONE)
+        err.kind != ERROR_GONE && err.kind != ERROR_FORBIDDEN)
         err.kind = ERROR_INTERNAL;
     tell_over(process, NULL, &err);
     for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
@@ -385,6 +401,7 @@ void process_exited(struct sandbox *sandbox, const struct fi_exited *exited)
         return;
     fill_end(process, exited);
     process->state = PROCESS_ENDED;
+    sandbox->running_count--;
     process->view.ended = true;
     tell_over(process, &process->view.end, NULL);
     struct error closed = {0};

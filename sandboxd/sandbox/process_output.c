@@ -126,7 +126,7 @@ static uint64_t slowest_driver(const struct process_stream *stream, bool *is_the
 /* What a driver may be behind. */
 static uint64_t leash(const struct process_stream *stream)
 {
-    bool squeezed = stream->process->sandbox->kept_bytes >= SANDBOX_KEPT_BYTES;
+    bool squeezed = stream->process->sandbox->kept_bytes >= process_kept_max(stream->process->sandbox);
     return squeezed ? PROCESS_SQUEEZED_BYTES : PROCESS_BEHIND_BYTES;
 }
 
@@ -179,11 +179,12 @@ static void trim(struct process_stream *stream, uint64_t keep, uint64_t at_least
 /* Too much is kept in the whole sandbox: the oldest ended commands pay first, then all. */
 static void squeeze(struct sandbox *sandbox)
 {
-    for (struct process *process = sandbox->processes; process && sandbox->kept_bytes > SANDBOX_KEPT_BYTES;
+    uint64_t max = process_kept_max(sandbox);
+    for (struct process *process = sandbox->processes; process && sandbox->kept_bytes > max;
          process = process->next)
         for (int i = 0; i < OUTPUT_STREAMS && process->state == PROCESS_ENDED; i++)
             trim(&process->streams[i], 0, 1);
-    for (struct process *process = sandbox->processes; process && sandbox->kept_bytes > SANDBOX_KEPT_BYTES;
+    for (struct process *process = sandbox->processes; process && sandbox->kept_bytes > max;
          process = process->next)
         for (int i = 0; i < OUTPUT_STREAMS; i++)
             trim(&process->streams[i], PROCESS_SQUEEZED_BYTES, 1);
@@ -231,7 +232,7 @@ void process_output_pump(struct process_stream *stream)
     }
     if (grown) {
         trim(stream, PROCESS_KEPT_BYTES, PUNCH_BYTES);
-        if (process->sandbox->kept_bytes > SANDBOX_KEPT_BYTES)
+        if (process->sandbox->kept_bytes > process_kept_max(process->sandbox))
             squeeze(process->sandbox);
         tell_grown(process);
         sandbox_touch(process->sandbox);

@@ -1,6 +1,7 @@
 /* process_verbs.c - what the verbs on commands do, on the sandbox's loop. */
 #include "sandboxd/sandbox/sandbox_internal.h"
 
+#include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/random.h"
 
@@ -44,6 +45,8 @@ static bool attach_to_known(struct sandbox *sandbox, struct verb *verb, const ui
         refuse(verb, ERROR_CONFLICT, "id", "is already another command of this sandbox");
         return true;
     }
+    if (process && process->state != PROCESS_ENDED && !sandbox_wake(sandbox, verb))
+        return true;
     if (process) {
         if (!process->hash_known) /* the front that began it may have gone before it gave it all */
             give_input(process, verb->command);
@@ -77,7 +80,11 @@ static void tell_not_started(const struct sandbox *sandbox, const struct command
 
 static bool send_start(struct sandbox *sandbox, const struct command *command, const char *id, struct error *err)
 {
-    AUTO_FD int memory = command_seal(command, sandbox->facts.env, err);
+    const struct command_ground ground = {.template_env = sandbox->facts.template_env,
+                                          .sandbox_env = sandbox->facts.env,
+                                          .workdir = sandbox->facts.workdir,
+                                          .uid = sandbox->facts.uid};
+    AUTO_FD int memory = command_seal(command, &ground, err);
     if (memory < 0 || !may_start(sandbox, command, id, err))
         return false;
     struct front_init_message message = {.type = FI_START};
@@ -87,22 +94,33 @@ static bool send_start(struct sandbox *sandbox, const struct command *command, c
     message.as.start.columns = command->terminal ? (uint16_t)command->columns : 0;
     message.as.start.rows = command->terminal ? (uint16_t)command->rows : 0;
     message.as.start.timeout_ms = command->timeout_ms;
+    message.as.start.as_root = command->as_root;
+    message.as.start.open_files = sandbox->facts.limits.open_files;
     if (sandbox_send(sandbox, &message, TAKE_FD(memory), err))
         return true;
     tell_not_started(sandbox, command, id, err);
     return false;
 }
 
-static struct process *start(struct sandbox *sandbox, struct verb *verb, struct error *err)
+static bool may_be_root(const struct sandbox *sandbox, const struct command *command, struct error *err)
+{
+    return !command->as_root || sandbox->facts.root_allowed ||
+           error_set(err, ERROR_FORBIDDEN, "this sandbox runs no commands as root: the role that asked for it, or the "
+                                           "node (root_user), does not allow it");
+}
+
+static struct process *start(struct sandbox *sandbox, struct verb *verb, const uint8_t *hash, struct error *err)
 {
     if (!process_make_room(sandbox)) {
         error_set(err, ERROR_NO_CAPACITY,
-                  "too many commands are running: at most %d in a sandbox, and fewer where this "
+                  "too many commands are running: at most %u in this sandbox, and fewer where the "
                   "host gives few descriptors (ulimit -n)",
-                  PROCESS_COMMANDS_MAX);
+                  process_commands_max(sandbox));
         return NULL;
     }
     struct command *command = verb->command;
+    if (!command->cwd) /* for the record too */
+        command->cwd = memory_string(sandbox->facts.workdir);
     if (!process_input_has_room(sandbox, command->input_size, err) ||
         !send_start(sandbox, command, verb->process_id, err))
         return NULL;
@@ -114,6 +132,8 @@ static struct process *start(struct sandbox *sandbox, struct verb *verb, struct 
     process->view.rows = command->terminal ? command->rows : 0;
     process->hash_known = true;
     process->origin = TAKE(command->origin);
+    memcpy(process->hash, hash, COMMAND_HASH_BYTES);
+    give_input(process, command);
     return process;
 }
 
@@ -131,17 +151,34 @@ void process_verb_exec(struct sandbox *sandbox, struct verb *verb)
         memcpy(verb->process_id, id, sizeof id);
     }
     struct error err = {0};
-    struct process *process = start(sandbox, verb, &err);
+    if (!may_be_root(sandbox, verb->command, &err)) {
+        verb_finish(verb, &err);
+        return;
+    }
+    if (!sandbox_wake(sandbox, verb))
+        return;
+    struct process *process = start(sandbox, verb, hash, &err);
     if (!process) {
         verb_finish(verb, &err);
         return;
     }
-    memcpy(process->hash, hash, sizeof hash);
-    give_input(process, verb->command);
     follower_begins(verb->follower);
     process_attach(process, verb->follower);
     sandbox_touch(sandbox);
     verb_finish(verb, NULL);
+}
+
+void process_start_alone(struct sandbox *sandbox, struct verb *verb)
+{
+    struct error err = {0};
+    uint8_t hash[COMMAND_HASH_BYTES];
+    memcpy(verb->process_id, verb->command->id, sizeof verb->process_id);
+    if (process_find(sandbox, verb->process_id) || process_find_tomb(sandbox, verb->process_id) || sandbox->paused)
+        return;
+    command_hash(verb->command, hash);
+    if (!start(sandbox, verb, hash, &err))
+        log_warn("sandbox", "command %s was not started: %s sandbox=%s", verb->process_id, err.message,
+                 sandbox->facts.id);
 }
 
 static struct process *find_or_refuse(struct sandbox *sandbox, struct verb *verb)
@@ -168,6 +205,10 @@ void process_verb_follow(struct sandbox *sandbox, struct verb *verb)
             return;
         }
     }
+    /* Who only watches can wait for those who use it. */
+    if (process->state != PROCESS_ENDED && follower_mode(verb->follower) == FOLLOWER_DRIVER &&
+        !sandbox_wake(sandbox, verb))
+        return;
     process_attach(process, verb->follower);
     verb_finish(verb, NULL);
 }
@@ -189,6 +230,8 @@ void process_verb_signal(struct sandbox *sandbox, struct verb *verb)
         refuse(verb, ERROR_CONFLICT, "command", "has ended");
         return;
     }
+    if (!sandbox_wake(sandbox, verb))
+        return;
     if (process->terminal && terminal_signal(process->terminal, verb->signal)) {
         sandbox_touch(sandbox);
         verb_finish(verb, NULL);
@@ -202,7 +245,7 @@ void process_verb_signal(struct sandbox *sandbox, struct verb *verb)
 
 void process_verb_kill(struct sandbox *sandbox, struct verb *verb)
 {
-    if (!find_or_refuse(sandbox, verb))
+    if (!find_or_refuse(sandbox, verb) || !sandbox_wake(sandbox, verb))
         return;
     struct front_init_message message = {.type = FI_KILL};
     memcpy(message.as.name.id, verb->process_id, sizeof message.as.name.id);
@@ -247,6 +290,8 @@ void process_verb_input(struct sandbox *sandbox, struct verb *verb)
     if (!process)
         return;
     struct error err = {0};
+    if (process->state != PROCESS_ENDED && !sandbox_wake(sandbox, verb))
+        return;
     if (!may_take_input(process, verb, &err)) {
         verb_finish(verb, &err);
         return;
@@ -272,6 +317,8 @@ void process_verb_resize(struct sandbox *sandbox, struct verb *verb)
         refuse(verb, ERROR_CONFLICT, "command", "has ended, or closed its terminal");
         return;
     }
+    if (!sandbox_wake(sandbox, verb))
+        return;
     struct error err = {0};
     bool is_done = terminal_resize(process->terminal, verb->columns, verb->rows, &err);
     sandbox_touch(sandbox);

@@ -18,12 +18,15 @@ struct entry {
     void *seat;                /* the owning loop's */
     _Atomic int64_t active_ms; /* this and the next are what readers write */
     atomic_uint attached;
-    _Atomic uint64_t cpu_ms, memory_bytes;
+    atomic_bool paused;
+    _Atomic uint64_t cpu_ms, memory_bytes, disk_bytes, pids;
     struct {
         int64_t active_ms, deadline_ms;
-        uint32_t epoch;        /* 0: nothing was told yet */
+        uint64_t disk_mb;
+        uint32_t epoch; /* 0: nothing was told yet */
+        bool paused;
     } told;                    /* the telling thread's */
-    struct registry_view view; /* but for active_ms */
+    struct registry_view view; /* but for active_ms and paused */
 };
 
 /* Invariant: entries with state ENDED are exactly those of the list ended_first..ended_last, oldest first. */
@@ -124,6 +127,7 @@ static void fill(struct registry_view *view, const struct fl_sandbox *sandbox)
     memcpy(view->isolation, sandbox->isolation, sizeof view->isolation);
     memcpy(view->storage, sandbox->storage, sizeof view->storage);
     view->limits = sandbox->limits;
+    view->was_warm = sandbox->was_warm != 0;
     view->created_ms = sandbox->created_wall_ms;
     view->deadline_ms = sandbox->deadline_wall_ms;
     view->root = sandbox->root;
@@ -164,6 +168,7 @@ bool registry_find(struct registry *registry, const char *id, struct registry_vi
     if (entry) {
         *view = entry->view;
         view->active_ms = entry->active_ms;
+        view->paused = entry->paused;
     }
     pthread_rwlock_unlock(&registry->lock);
     return entry != NULL;
@@ -191,8 +196,20 @@ void registry_touch(struct registry *registry, const char *id, int64_t now_ms)
 {
     pthread_rwlock_rdlock(&registry->lock);
     struct entry *entry = *slot_of(registry, id);
-    if (entry)
+    if (entry && !entry->paused)
         entry->active_ms = now_ms;
+    pthread_rwlock_unlock(&registry->lock);
+}
+
+void registry_set_paused(struct registry *registry, const char *id, bool is_paused, int64_t now_ms)
+{
+    pthread_rwlock_rdlock(&registry->lock);
+    struct entry *entry = *slot_of(registry, id);
+    if (entry) {
+        entry->paused = is_paused;
+        if (!is_paused || entry->attached)
+            entry->active_ms = now_ms;
+    }
     pthread_rwlock_unlock(&registry->lock);
 }
 
@@ -210,7 +227,8 @@ void registry_detach(struct registry *registry, const char *id, int64_t now_ms)
     pthread_rwlock_rdlock(&registry->lock);
     struct entry *entry = *slot_of(registry, id);
     if (entry) {
-        entry->active_ms = now_ms;
+        if (!entry->paused)
+            entry->active_ms = now_ms;
         entry->attached--;
     }
     pthread_rwlock_unlock(&registry->lock);
@@ -225,13 +243,15 @@ void registry_raise_epoch(struct registry *registry, const char *id, uint32_t ep
     pthread_rwlock_unlock(&registry->lock);
 }
 
-void registry_used(struct registry *registry, const char *id, uint64_t cpu_ms, uint64_t memory_bytes)
+void registry_used(struct registry *registry, const char *id, const struct registry_usage *usage)
 {
     pthread_rwlock_rdlock(&registry->lock);
     struct entry *entry = *slot_of(registry, id);
     if (entry) {
-        entry->cpu_ms = cpu_ms;
-        entry->memory_bytes = memory_bytes;
+        entry->cpu_ms = usage->cpu_ms;
+        entry->memory_bytes = usage->memory_bytes;
+        entry->disk_bytes = usage->disk_bytes;
+        entry->pids = usage->pids;
     }
     pthread_rwlock_unlock(&registry->lock);
 }
@@ -290,19 +310,23 @@ static void copy_line(struct registry_line *line, const struct entry *entry)
     const struct registry_view *view = &entry->view;
     memcpy(line->id, view->id, sizeof line->id);
     memcpy(line->reason, view->reason, sizeof line->reason);
-    line->active_ms = entry->attached ? clock_wall_ms() : entry->active_ms;
+    line->paused = entry->paused;
+    line->active_ms = entry->attached && !line->paused ? clock_wall_ms() : entry->active_ms;
     line->deadline_ms = view->deadline_ms;
     line->ended_ms = view->ended_ms;
     line->epoch = view->epoch;
-    line->cpu_ms = entry->cpu_ms;
-    line->memory_bytes = entry->memory_bytes;
+    line->usage = (struct registry_usage){.cpu_ms = entry->cpu_ms,
+                                          .memory_bytes = entry->memory_bytes,
+                                          .disk_bytes = entry->disk_bytes,
+                                          .pids = entry->pids};
 }
 
 static bool is_told(const struct entry *entry, const struct registry_line *line)
 {
     int64_t moved_ms = line->active_ms - entry->told.active_ms;
-    return entry->told.epoch == line->epoch && entry->told.deadline_ms == line->deadline_ms && moved_ms < TOLD_MS &&
-           moved_ms > -TOLD_MS;
+    return entry->told.epoch == line->epoch && entry->told.deadline_ms == line->deadline_ms &&
+           entry->told.paused == line->paused && entry->told.disk_mb == line->usage.disk_bytes >> 20 &&
+           moved_ms < TOLD_MS && moved_ms > -TOLD_MS;
 }
 
 static size_t copy_living(struct registry *registry, bool only_changed, size_t max, struct registry_line *lines)
@@ -351,6 +375,8 @@ void registry_told(struct registry *registry, const struct registry_line *lines,
         entry->told.active_ms = lines[i].active_ms;
         entry->told.deadline_ms = lines[i].deadline_ms;
         entry->told.epoch = lines[i].epoch;
+        entry->told.paused = lines[i].paused;
+        entry->told.disk_mb = lines[i].usage.disk_bytes >> 20;
     }
     pthread_rwlock_unlock(&registry->lock);
 }

@@ -32,7 +32,14 @@ struct registry_view {
     char name[FRONT_LAUNCHER_NAME_BYTES];   /* host name inside */
     char template_name[FRONT_LAUNCHER_NAME_BYTES], isolation[FRONT_LAUNCHER_NAME_BYTES];
     char storage[FRONT_LAUNCHER_NAME_BYTES];
-    struct fl_limits limits;
+    struct fl_limits limits; /* in force */
+    bool was_warm;           /* taken from the pool when it was made */
+    bool paused;             /* nothing in it runs until it is used or resumed */
+};
+
+/** What a sandbox used by now. */
+struct registry_usage {
+    uint64_t cpu_ms, memory_bytes, disk_bytes, pids;
 };
 
 void registry_view_done(struct registry_view *view);
@@ -63,7 +70,7 @@ void *registry_seat(struct registry *registry, const char *id) MUST_USE;
 /** Key of the right size for verifying tokens of unknown sandboxes: no token fits it. */
 const struct key *registry_decoy(const struct registry *registry) MUST_USE;
 
-/** A sign of life. */
+/** A sign of life; none while it is paused. */
 void registry_touch(struct registry *registry, const char *id, int64_t now_ms);
 
 /** From here to the registry_detach of the same id somebody is attached to it, which is a sign of life all the while.
@@ -81,8 +88,11 @@ bool registry_ended(struct registry *registry, const struct fl_ended *ended, int
 /** A higher lowest epoch is in force; it never falls. */
 void registry_raise_epoch(struct registry *registry, const char *id, uint32_t epoch);
 
+/** It is paused from here on, or goes on, which is a sign of life as its pausing was: in between there is none. */
+void registry_set_paused(struct registry *registry, const char *id, bool is_paused, int64_t now_ms);
+
 /** What it used by now. */
-void registry_used(struct registry *registry, const char *id, uint64_t cpu_ms, uint64_t memory_bytes);
+void registry_used(struct registry *registry, const char *id, const struct registry_usage *usage);
 
 /** Sandboxes that live or are ending. */
 size_t registry_count(struct registry *registry) MUST_USE;
@@ -93,12 +103,14 @@ struct registry_line {
     char reason[FRONT_LAUNCHER_NAME_BYTES];
     int64_t active_ms, deadline_ms, ended_ms;
     uint32_t epoch;
-    uint64_t cpu_ms, memory_bytes; /* as registry_used said last */
+    bool paused;
+    struct registry_usage usage; /* as registry_used said last */
 };
 
 enum registry_lines_of {
     REGISTRY_LIVING,    /* all that live or are ending */
-    REGISTRY_CHANGED,   /* those whose active_ms (by a second), deadline_ms or epoch is not as registry_told said */
+    REGISTRY_CHANGED,   /* those whose active_ms (by a second), deadline_ms, epoch, paused or disk (by a MiB) is not as
+                           registry_told said */
     REGISTRY_UNREPORTED /* those that ended and are not yet known to have ended (registry_reported) */
 };
 

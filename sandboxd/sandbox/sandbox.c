@@ -2,6 +2,7 @@
 #include "sandboxd/sandbox/sandbox_internal.h"
 
 #include "sandboxd/sandbox/files_pool.h"
+#include "sandboxd/sandbox/paused_marks.h"
 #include "sandboxd/sandbox/usage.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
@@ -11,7 +12,8 @@
 
 enum {
     WAITING_MAX = 256, /* verbs that wait for init to be reached */
-    TERMINATE_GRACE_MS = 10000
+    TERMINATE_GRACE_MS = 10000,
+    ENTRYPOINT_MS = 60000
 };
 static const uint64_t SECOND_NS = UINT64_C(1000000000);
 static const uint64_t WAIT_NS = UINT64_C(10) * 1000000000;
@@ -38,9 +40,15 @@ void sandbox_sample(struct sandbox *sandbox)
     bool busy = sandbox->sampled_at != 0 && cpu_ms > sandbox->cpu_ms && spent_ms * 100 >= passed_ms;
     sandbox->sampled_at = now;
     sandbox->cpu_ms = cpu_ms;
-    registry_used(sandbox->all->registry, sandbox->facts.id, cpu_ms, usage_memory_bytes(sandbox->stats[FL_FD_MEMORY]));
+    const struct registry_usage usage = {.cpu_ms = cpu_ms,
+                                         .memory_bytes = usage_memory_bytes(sandbox->stats[FL_FD_MEMORY]),
+                                         .disk_bytes = sandbox->disk_bytes,
+                                         .pids = usage_pids(sandbox->stats[FL_FD_PIDS])};
+    registry_used(sandbox->all->registry, sandbox->facts.id, &usage);
     if (busy)
         sandbox_touch(sandbox);
+    if (!sandbox->ending && (sandbox->disk_asked_at == 0 || sandbox->touched_at > sandbox->disk_asked_at))
+        sandbox_measure_disk(sandbox);
 }
 
 void sandbox_count_descriptors(struct sandbox *sandbox, int change)
@@ -49,7 +57,7 @@ void sandbox_count_descriptors(struct sandbox *sandbox, int change)
     atomic_fetch_add_explicit(&sandbox->all->descriptors, change, memory_order_relaxed);
 }
 
-/* ---- verbs that wait for init ---- */
+/* ---- verbs that wait: for init, or for the end of a snapshot ---- */
 
 static struct verb *take_waiting(struct sandbox *sandbox)
 {
@@ -93,7 +101,7 @@ static void add_waiting(struct sandbox *sandbox, struct verb *verb)
     sandbox->waiting_count++;
 }
 
-static void wait_for_init(struct sandbox *sandbox, struct verb *verb)
+void sandbox_wait(struct sandbox *sandbox, struct verb *verb)
 {
     if (sandbox->waiting_count >= WAITING_MAX) {
         struct error err = {0};
@@ -140,14 +148,11 @@ void sandbox_run(struct sandbox *sandbox, struct verb *verb)
     else if (sandbox->current)
         verb->work(sandbox, verb);
     else
-        wait_for_init(sandbox, verb);
+        sandbox_wait(sandbox, verb);
 }
 
-/* ---- the link to init ---- */
-
-static void on_current(struct sandbox *sandbox)
+void sandbox_run_waiting(struct sandbox *sandbox)
 {
-    sandbox->current = true;
     loop_timer_cancel(TAKE(sandbox->waiting_timer));
     struct verb *verb = sandbox->waiting;
     sandbox->waiting = sandbox->waiting_last = NULL;
@@ -157,6 +162,14 @@ static void on_current(struct sandbox *sandbox)
         verb->next = NULL;
         sandbox_run(sandbox, verb);
     }
+}
+
+/* ---- the link to init ---- */
+
+static void on_current(struct sandbox *sandbox)
+{
+    sandbox->current = true;
+    sandbox_run_waiting(sandbox);
 }
 
 static uint64_t deadline_boot_ns(const struct sandbox *sandbox)
@@ -242,6 +255,7 @@ static struct sandbox *sandbox_new(struct sandboxes *all, const struct fl_sandbo
     sandbox->facts = *facts;
     key_done(&sandbox->facts.root); /* the registry has it */
     take_descriptors(sandbox, fds, fd_count);
+    sandbox_pause_adopt(sandbox);
     if (hold) {
         sandbox->hold_until = clock_boot_ns() + SANDBOX_HOLD_NS;
         sandbox->hold_timer = loop_timer_start(sandbox->loop, sandbox->hold_until, on_hold_over, sandbox);
@@ -255,9 +269,20 @@ static struct sandbox *sandbox_new(struct sandboxes *all, const struct fl_sandbo
     return sandbox;
 }
 
-static void answer_ready(struct sandbox *sandbox UNUSED, struct verb *verb)
+static void answer_ready(struct sandbox *sandbox, struct verb *verb)
 {
+    if (verb->command)
+        process_start_alone(sandbox, verb);
     verb_finish(verb, NULL);
+}
+
+/* One that is no news has its entrypoint, unless the front that made it was killed just then. */
+static void drop_entrypoint(const struct fl_sandbox *facts, struct verb *asked)
+{
+    if (facts->reused && clock_wall_ms() - facts->created_wall_ms > ENTRYPOINT_MS) {
+        command_free(asked->command);
+        asked->command = NULL;
+    }
 }
 
 static void refresh(struct sandbox *sandbox, const struct fl_sandbox *facts)
@@ -285,6 +310,7 @@ void sandbox_put(struct sandboxes *all, const struct fl_sandbox *facts, int fds[
         verb_finish(asked, &err);
         return;
     }
+    drop_entrypoint(facts, asked);
     asked->work = answer_ready;
     sandbox_run(sandbox, asked);
 }
@@ -345,6 +371,13 @@ static bool terminate_by_init(struct sandbox *sandbox)
     return true;
 }
 
+/* What is paused is killed as it is: to be asked to end it would have to run. */
+void sandbox_stop(struct sandbox *sandbox)
+{
+    if (sandbox->paused || !terminate_by_init(sandbox))
+        ask_launcher(sandbox);
+}
+
 void sandbox_end(struct sandbox *sandbox, const char *reason)
 {
     if (sandbox->ending)
@@ -353,8 +386,9 @@ void sandbox_end(struct sandbox *sandbox, const char *reason)
     registry_ending(sandbox->all->registry, sandbox->facts.id, reason);
     sandboxes_why_gone(sandbox->all, sandbox->facts.id, &sandbox->gone);
     fail_waiting(sandbox, &sandbox->gone);
-    if (!terminate_by_init(sandbox))
-        ask_launcher(sandbox);
+    sandbox_pause_ending(sandbox);
+    if (!sandbox->keeping)
+        sandbox_stop(sandbox);
 }
 
 void sandbox_free(struct sandbox *sandbox, const struct error *err)
@@ -365,6 +399,8 @@ void sandbox_free(struct sandbox *sandbox, const struct error *err)
     *at = sandbox->next;
     registry_set_seat(sandbox->all->registry, sandbox->facts.id, NULL);
     fail_waiting(sandbox, err);
+    sandbox_pause_free(sandbox, err);
+    sandbox_metrics_free(sandbox, err);
     process_free_all(sandbox, err);
     files_pool_free(sandbox);
     init_link_free(sandbox->link);
@@ -380,6 +416,7 @@ void sandbox_free(struct sandbox *sandbox, const struct error *err)
 
 void sandbox_gone(struct sandboxes *all, const char *id)
 {
+    paused_unmark(all->options.paused_folder, id);
     struct sandbox *sandbox = sandbox_find(all, id);
     if (!sandbox)
         return;

@@ -5,11 +5,13 @@
 #include "sandboxd/front_launcher/front_launcher.h"
 #include "sandboxd/sandbox/command.h"
 #include "sandboxd/sandbox/follower.h"
+#include "sandboxd/sandbox/freezer.h"
 #include "sandboxd/sandbox/init_link.h"
 #include "sandboxd/sandbox/input.h"
 #include "sandboxd/sandbox/output.h"
 #include "sandboxd/sandbox/process_view.h"
 #include "sandboxd/sandbox/sandboxes.h"
+#include "sandboxd/sandbox/template_list.h"
 #include "sandboxd/sandbox/terminal.h"
 #include "shared/http/loop.h"
 
@@ -17,13 +19,14 @@
 #include <stdatomic.h>
 
 /* Bounds of what one sandbox may make this process keep. */
-#define PROCESS_COMMANDS_MAX   1000 /* records, running or ended */
+#define PROCESS_RECORDS_MAX    1000 /* of commands, running or ended */
+#define PROCESS_COMMANDS_MAX   1000 /* running at once, unless the sandbox's limits say less */
 #define PROCESS_TOMBS_MAX      4096 /* forgotten commands whose end is still known */
 #define PROCESS_REPLAY_NS      (UINT64_C(600) * 1000000000)
 #define PROCESS_KEPT_BYTES     (UINT64_C(1) << 20)         /* of a stream */
 #define PROCESS_BEHIND_BYTES   (UINT64_C(4) << 20)         /* a driver may be behind by this */
 #define PROCESS_SQUEEZED_BYTES (UINT64_C(64) << 10)        /* ... or by this, while the sandbox keeps too much */
-#define SANDBOX_KEPT_BYTES     (UINT64_C(16) << 20)        /* of all streams of a sandbox */
+#define SANDBOX_KEPT_BYTES     (UINT64_C(16) << 20)        /* of all streams, unless the sandbox's limits say else */
 #define SANDBOX_HOLD_NS        (UINT64_C(30) * 1000000000) /* after an adoption nothing is punched */
 #define PROCESS_DESCRIPTORS    FI_FDS_MAX                  /* of a command, at most */
 #define PROCESS_INPUT_BYTES    (UINT64_C(4) << 20)         /* stdin that waits for a command */
@@ -116,7 +119,7 @@ struct sandbox {
     size_t waiting_count;
     struct loop_timer *waiting_timer;
     struct process *processes, *processes_last;
-    size_t process_count;
+    size_t process_count, running_count; /* records; those of them that have not ended */
     struct process_tomb *tombs, *tombs_last;
     size_t tomb_count;
     struct loop_timer *forget_timer;
@@ -128,6 +131,16 @@ struct sandbox {
     uint64_t touched_at;      /* boot ns */
     uint64_t sampled_at;      /* boot ns; 0: not yet */
     uint64_t cpu_ms;          /* used by then */
+    /* pause.c: */
+    struct freezer *freezer;
+    bool paused;           /* frozen, and told so; its mark is there */
+    bool keeping;          /* a snapshot is being made: frozen, and what needs it to run is in `waiting` */
+    struct verb *stopping; /* pauses and at most one snapshot, until nothing runs any more */
+    /* metrics.c: */
+    uint64_t disk_bytes, disk_asked_at; /* as the launcher said last; boot ns, 0: not yet */
+    bool disk_asking;
+    struct verb *measuring; /* waits for the launcher's word */
+    struct loop_timer *measuring_timer;
     uint64_t input_bytes;     /* stdin that waits, of all its commands */
     struct files_pool *files; /* NULL until a file operation was asked for */
 };
@@ -150,6 +163,7 @@ struct verb {
     bool eof;
     unsigned columns, rows;
     char *origin;         /* of stdin */
+    char snapshot[FRONT_LAUNCHER_SNAPSHOT_BYTES]; /* "": it is no snapshot */
     uint64_t waits_until; /* boot ns, while init is being reached */
     void (*done)(void *cookie, const struct verb_answer *answer);
     void (*dropped)(void *cookie); /* instead of done, on any loop, while the loops end; may be NULL */
@@ -157,6 +171,9 @@ struct verb {
     struct error error;
     struct process_view *views;
     size_t view_count;
+    struct sandbox_kept kept;
+    struct sandbox_metrics metrics;
+    uint64_t disk_bytes;
 };
 
 /** A verb on the sandbox of this id, asked on the calling loop. */
@@ -192,6 +209,9 @@ void process_free_all(struct sandbox *sandbox, const struct error *err);
  *  is not enough. */
 bool process_make_room(struct sandbox *sandbox) MUST_USE;
 struct process *process_new(struct sandbox *sandbox, const char *id) MUST_USE;
+/** How many commands may run at once, and how much of the output of all is kept. */
+unsigned process_commands_max(const struct sandbox *sandbox) MUST_USE;
+uint64_t process_kept_max(const struct sandbox *sandbox) MUST_USE;
 
 /* ---- process_streams.c ---- */
 /** Takes what it keeps out of `fds`. After a failure the process must be freed. */
@@ -235,6 +255,8 @@ void process_verb_kill(struct sandbox *sandbox, struct verb *verb);
 void process_verb_input(struct sandbox *sandbox, struct verb *verb);
 void process_verb_resize(struct sandbox *sandbox, struct verb *verb);
 void process_verb_list(struct sandbox *sandbox, struct verb *verb);
+/** The verb's command, which nobody follows, unless one of its id is known. What goes wrong is logged. */
+void process_start_alone(struct sandbox *sandbox, struct verb *verb);
 
 /* ---- sandbox.c ---- */
 struct sandbox *sandbox_find(struct sandboxes *all, const char *id) MUST_USE; /* on the calling loop */
@@ -244,6 +266,11 @@ void sandbox_put(struct sandboxes *all, const struct fl_sandbox *facts, int fds[
                  struct verb *asked);
 /** Runs verb->work now, or when init is reached. */
 void sandbox_run(struct sandbox *sandbox, struct verb *verb);
+/** It will be run from its beginning by sandbox_run_waiting; refused when too many or too long. */
+void sandbox_wait(struct sandbox *sandbox, struct verb *verb);
+void sandbox_run_waiting(struct sandbox *sandbox);
+/** The end of one that sandbox_end has announced, once no snapshot is made of it any more. */
+void sandbox_stop(struct sandbox *sandbox);
 void sandbox_end(struct sandbox *sandbox, const char *reason);
 void sandbox_free(struct sandbox *sandbox, const struct error *err);
 /** So many descriptors more (or fewer) are open for its commands. */
@@ -258,6 +285,29 @@ bool sandbox_send(struct sandbox *sandbox, const struct front_init_message *mess
 /** The launcher says it is gone. */
 void sandbox_gone(struct sandboxes *all, const char *id);
 
+/* ---- pause.c: a freeze for as long as a pause, or a snapshot, lasts ---- */
+/** Takes over what a front before this one has left. */
+void sandbox_pause_adopt(struct sandbox *sandbox);
+/** Those that wait for it to stop get `err`; the cgroup stays as it is. */
+void sandbox_pause_free(struct sandbox *sandbox, const struct error *err);
+/** It is to end: what is only about to be stopped goes on, so that it may end in order. */
+void sandbox_pause_ending(struct sandbox *sandbox);
+/** Before whatever needs its processes or files, and after it was found valid: one that is paused goes on. False: the
+ *  verb is finished with an error, or waits and runs again from its beginning. */
+bool sandbox_wake(struct sandbox *sandbox, struct verb *verb) MUST_USE;
+void sandbox_verb_pause(struct sandbox *sandbox, struct verb *verb);
+void sandbox_verb_resume(struct sandbox *sandbox, struct verb *verb);
+void sandbox_verb_snapshot(struct sandbox *sandbox, struct verb *verb);
+/** Tells options.sandbox_changes; `why` NULL: before it is done. */
+bool sandbox_tell_change(struct sandboxes *all, const char *sandbox_id, const char *action, const char *detail,
+                         const struct error *why, struct error *err) MUST_USE;
+
+/* ---- metrics.c ---- */
+void sandbox_verb_metrics(struct sandbox *sandbox, struct verb *verb);
+/** Asks the launcher what it has on disk, at most once a second. */
+void sandbox_measure_disk(struct sandbox *sandbox);
+void sandbox_metrics_free(struct sandbox *sandbox, const struct error *err);
+
 /* ---- launcher_link.c: the socket to the launcher; belongs to loop 0 ---- */
 struct launcher_link;
 struct launcher_link *launcher_link_new(struct sandboxes *all, int socket) MUST_USE;
@@ -267,12 +317,13 @@ bool launcher_link_meet(struct launcher_link *link, struct fl_identity *identity
 /** Loop 0 takes the socket over. */
 void launcher_link_start(struct launcher_link *link, struct loop *loop);
 void launcher_link_stop(struct launcher_link *link);
-/** Any loop. `asked` (may be NULL) waits for the answer. */
+/** Any loop. `asked` (may be NULL) waits for the answer; INVALID when the message is none that the launcher would take. */
 void launcher_link_ask(struct launcher_link *link, const struct front_launcher_message *message, struct verb *asked);
 
 /* ---- sandboxes.c ---- */
 struct sandboxes {
     struct sandboxes_options options;
+    struct template_list *templates;
     struct registry *registry;
     struct launcher_link *launcher;
     unsigned descriptors_max;

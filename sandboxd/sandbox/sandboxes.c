@@ -1,6 +1,7 @@
-/* sandboxes.c - the whole: loops and their sandboxes, and what the negotiator asks for. */
+/* sandboxes.c - the whole: loops and their sandboxes, and how verbs reach them. */
 #include "sandboxd/sandbox/sandboxes.h"
 
+#include "sandboxd/sandbox/paused_marks.h"
 #include "sandboxd/sandbox/sandbox_internal.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
@@ -23,6 +24,7 @@ struct sandboxes *sandboxes_new(const struct sandboxes_options *options)
     all->options = *options;
     pthread_mutex_init(&all->mutex, NULL);
     all->registry = registry_new(options->loops);
+    all->templates = template_list_new();
     all->launcher = launcher_link_new(all, options->launcher);
     all->descriptors_max = options->descriptors_max;
     return all;
@@ -46,18 +48,27 @@ void sandboxes_free(struct sandboxes *all)
         run_early(all->early[i]);
     launcher_link_free(all->launcher);
     registry_free(all->registry);
+    template_list_free(all->templates);
     pthread_mutex_destroy(&all->mutex);
     free(all);
 }
 
 bool sandboxes_meet_launcher(struct sandboxes *all, struct fl_identity *identity, struct error *err)
 {
-    return launcher_link_meet(all->launcher, identity, err);
+    if (!launcher_link_meet(all->launcher, identity, err))
+        return false;
+    paused_marks_clean(all->options.paused_folder, all->registry);
+    return true;
 }
 
 struct registry *sandboxes_registry(struct sandboxes *all)
 {
     return all->registry;
+}
+
+struct template_list *sandboxes_templates(struct sandboxes *all)
+{
+    return all->templates;
 }
 
 /* ---- loops ---- */
@@ -144,7 +155,12 @@ static void answer(void *cookie)
 {
     struct verb *verb = cookie;
     if (verb->done) {
-        struct verb_answer told = {.error = verb->error, .views = verb->views, .count = verb->view_count};
+        struct verb_answer told = {.error = verb->error,
+                                   .views = verb->views,
+                                   .count = verb->view_count,
+                                   .kept = &verb->kept,
+                                   .metrics = &verb->metrics,
+                                   .disk_bytes = verb->disk_bytes};
         verb->done(verb->cookie, &told);
     }
     verb_free(verb);
@@ -263,80 +279,4 @@ void process_resize(struct sandboxes *all, const struct process_call *call, unsi
 void process_list(struct sandboxes *all, const struct process_call *call)
 {
     verb_send(process_verb(all, call, process_verb_list));
-}
-
-/* ---- the negotiator's ---- */
-
-void sandboxes_prepare(struct sandboxes *all, const struct fl_prepare *prepare,
-                       void (*done)(void *cookie, const struct verb_answer *answer), void *cookie)
-{
-    struct verb *verb = verb_new(all, prepare->id);
-    verb->done = done;
-    verb->cookie = cookie;
-    AUTO_REGISTRY_VIEW view = {0};
-    if (registry_find(all->registry, prepare->id, &view) && view.state != REGISTRY_LIVE) {
-        struct error err = {0};
-        sandboxes_why_gone(all, prepare->id, &err);
-        verb_finish(verb, &err);
-        return;
-    }
-    struct front_launcher_message message = {.type = FL_PREPARE};
-    message.as.prepare = *prepare;
-    launcher_link_ask(all->launcher, &message, verb);
-}
-
-struct ending {
-    struct sandboxes *all;
-    char id[FRONT_LAUNCHER_ID_BYTES];
-    char reason[FRONT_LAUNCHER_NAME_BYTES];
-};
-
-static void run_ending(void *cookie)
-{
-    struct ending *ending = cookie;
-    struct sandbox *sandbox = sandbox_find(ending->all, ending->id);
-    if (sandbox)
-        sandbox_end(sandbox, ending->reason);
-    free(ending);
-}
-
-void sandboxes_destroy(struct sandboxes *all, const char *id, const char *reason)
-{
-    struct ending *ending = memory_new(sizeof *ending);
-    ending->all = all;
-    if (!text_copy(ending->id, sizeof ending->id, id)) {
-        free(ending);
-        return;
-    }
-    front_launcher_reason(ending->reason, reason);
-    sandboxes_post(all, registry_owner(all->registry, id), run_ending, ending);
-}
-
-void sandboxes_set_deadline(struct sandboxes *all, const char *id, int64_t deadline_ms,
-                            void (*done)(void *cookie, const struct verb_answer *answer), void *cookie)
-{
-    struct verb *verb = verb_new(all, id);
-    verb->done = done;
-    verb->cookie = cookie;
-    AUTO_REGISTRY_VIEW view = {0};
-    if (!registry_find(all->registry, id, &view) || view.state != REGISTRY_LIVE) {
-        struct error err = {0};
-        error_set(&err, ERROR_NOT_FOUND, "no sandbox %.40s runs here", id);
-        verb_finish(verb, &err);
-        return;
-    }
-    struct front_launcher_message message = {.type = FL_DEADLINE};
-    memcpy(message.as.deadline.id, verb->sandbox_id, sizeof message.as.deadline.id);
-    message.as.deadline.deadline_wall_ms = deadline_ms;
-    launcher_link_ask(all->launcher, &message, verb);
-}
-
-void sandboxes_rekey(struct sandboxes *all, const struct fl_rekey *rekey,
-                     void (*done)(void *cookie, const struct verb_answer *answer), void *cookie)
-{
-    struct verb *verb = verb_new(all, "");
-    verb->done = done;
-    verb->cookie = cookie;
-    struct front_launcher_message message = {.type = FL_REKEY, .as.rekey = *rekey};
-    launcher_link_ask(all->launcher, &message, verb);
 }

@@ -7,6 +7,7 @@
 #include "sandboxd/sandbox/follower.h"
 #include "sandboxd/sandbox/process_view.h"
 #include "sandboxd/sandbox/registry.h"
+#include "sandboxd/sandbox/template_list.h"
 #include "shared/base/cleanup.h"
 #include "shared/base/error.h"
 #include "shared/http/loop.h"
@@ -26,11 +27,20 @@ struct process_deed {
     const struct error *why;       /* of an end without `end`: it was never started, or its sandbox ended */
 };
 
+/** What is done to a whole sandbox, for the audit. Valid during the call. */
+struct sandbox_deed {
+    const char *sandbox_id;
+    const char *action;      /* "pause", "resume", "snapshot", "limits" */
+    const char *detail;      /* key=value pairs */
+    const struct error *why; /* NULL: it is about to be done; else it failed */
+};
+
 struct sandboxes_options {
     unsigned loops;                       /* of the server that will run them, 1..SANDBOXES_LOOPS_MAX */
     unsigned descriptors_max;             /* open at once for commands, all sandboxes; one gets at most a quarter */
     int launcher;                         /* the socket; borrowed until the first loop starts, then owned */
     int run_folder;                       /* O_PATH descriptor of STATE/sandboxd/run; borrowed */
+    int paused_folder;                    /* O_PATH descriptor of STATE/sandboxd/paused, ours; borrowed; -1: none */
     void (*ended)(void *context);         /* a sandbox ended; loop 0 */
     void (*launcher_gone)(void *context); /* nothing can be made or ended any more; loop 0 */
     /* Before a command is started, and before the first bytes that each writer sends to its stdin: false refuses it. On
@@ -40,6 +50,8 @@ struct sandboxes_options {
     /* Once for each start that was not refused: it ended, failed to start, or went with its sandbox. Of one of an earlier
      * front that one may have told it already. None when the connection to init broke before it began to start. */
     void (*command_ended)(void *context, const struct process_deed *deed);
+    /* Before it is done, false refuses it; and once more when it failed (the answer is not looked at then). Any loop. */
+    bool (*sandbox_changes)(void *context, const struct sandbox_deed *deed, struct error *err);
     void *context;
 };
 
@@ -62,18 +74,42 @@ void sandboxes_loop_ending(struct sandboxes *all, struct loop *loop);
 void sandboxes_refuse_waiting(struct sandboxes *all);
 
 struct registry *sandboxes_registry(struct sandboxes *all) MUST_USE;
+/** The templates of this node. */
+struct template_list *sandboxes_templates(struct sandboxes *all) MUST_USE;
 
 /* ---- for the negotiator's messages; any loop ---- */
+
+/** A snapshot that is there. */
+struct sandbox_kept {
+    char template_name[FRONT_LAUNCHER_NAME_BYTES], storage[FRONT_LAUNCHER_NAME_BYTES];
+    uint64_t size_bytes;
+    unsigned running; /* commands that ran when it was made, and are not in it */
+};
+
+/** A sandbox at this moment. */
+struct sandbox_metrics {
+    struct fl_limits limits; /* in force; no 0 but of the disk */
+    uint64_t cpu_used_ms, memory_used_bytes, oom_kills, pids_used, disk_used_bytes, kept_bytes;
+    unsigned commands_running;
+    bool paused;
+    int64_t started_ms; /* UTC */
+    char storage[FRONT_LAUNCHER_NAME_BYTES];
+};
 
 /** What a verb tells when it is done. Valid during the call. */
 struct verb_answer {
     struct error error; /* ERROR_NONE: done */
     const struct process_view *views;
     size_t count;
+    const struct sandbox_kept *kept;       /* of sandboxes_snapshot */
+    const struct sandbox_metrics *metrics; /* of sandboxes_metrics */
+    uint64_t disk_bytes;                   /* for metrics.c alone */
 };
 
-/** Makes a sandbox (idempotent by id) and answers when commands can be started in it. The registry then knows it. */
-void sandboxes_prepare(struct sandboxes *all, const struct fl_prepare *prepare,
+/** Makes a sandbox (idempotent by id) and answers when commands can be started in it. The registry then knows it.
+ *  `entrypoint` (taken; NULL: none) has an id, and is started in one that is new, or was made within the last minute and
+ *  knows no command of that id: the front that was to start it may have been killed. */
+void sandboxes_prepare(struct sandboxes *all, const struct fl_prepare *prepare, struct command *entrypoint,
                        void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 
 /** TERM to all, 10 s, then the launcher removes it. Returns at once; an unknown id is fine. */
@@ -82,6 +118,33 @@ void sandboxes_destroy(struct sandboxes *all, const char *id, const char *reason
 /** Moves the hard deadline (UTC). NOT_FOUND, INVALID. */
 void sandboxes_set_deadline(struct sandboxes *all, const char *id, int64_t deadline_ms,
                             void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
+
+/** Other limits (0 in a field: as it is) for a living sandbox; the registry has all that are in force then. NOT_FOUND, GONE;
+ *  INVALID, NO_CAPACITY: the launcher's. Recorded as "limits". */
+void sandboxes_set_limits(struct sandboxes *all, const char *id, const struct fl_limits *limits,
+                          void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
+
+/** Stops all that runs in a sandbox until a verb needs it, or sandboxes_resume. Both are idempotent. Answered when nothing
+ *  runs any more: CONFLICT when it was used meanwhile, TIMEOUT when something cannot be stopped; GONE, NOT_FOUND. */
+void sandboxes_pause(struct sandboxes *all, const char *id,
+                     void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
+void sandboxes_resume(struct sandboxes *all, const char *id,
+                      void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
+
+/** Keeps what is on its disk as `snapshot` ("snp_..."); nothing of it runs meanwhile, and verbs that need it wait. Errors as
+ *  of a pause, CONFLICT while another is made, and the launcher's. */
+void sandboxes_snapshot(struct sandboxes *all, const char *id, const char *snapshot,
+                        void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
+/** Any id is fine, also of one that is not there. */
+void sandboxes_drop_snapshot(struct sandboxes *all, const char *snapshot,
+                             void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
+/** Removes a named volume; fine when it is not there, CONFLICT when a sandbox has it. */
+void sandboxes_drop_volume(struct sandboxes *all, const char *owner, const char *name,
+                           void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
+
+/** What it uses; does not wake a paused one. */
+void sandboxes_metrics(struct sandboxes *all, const char *id,
+                       void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 
 /** Hands the next epoch of the node's key to the launcher; `done` hears when it is durable. The launcher then ends this
  *  front (SIGTERM: requests finish) and starts the next one under the new key; commands live on. Of the node call

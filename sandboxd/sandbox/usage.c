@@ -1,4 +1,4 @@
-/* usage.c - three numbers out of cgroup files. */
+/* usage.c - numbers out of cgroup files. */
 #include "sandboxd/sandbox/usage.h"
 
 #include "shared/base/text.h"
@@ -51,4 +51,18 @@ uint64_t usage_memory_bytes(int fd)
     char text[64];
     read_small(fd, text, sizeof text);
     return number_at(text);
+}
+
+uint64_t usage_pids(int fd)
+{
+    char text[64];
+    read_small(fd, text, sizeof text);
+    return number_at(text);
+}
+
+bool usage_is_frozen(int fd)
+{
+    char text[256];
+    read_small(fd, text, sizeof text);
+    return number_of(text, "frozen") == 1;
 }

@@ -9,7 +9,6 @@
 
 enum { COLUMNS_DEFAULT = 80, ROWS_DEFAULT = 24 };
 static const double TIMEOUT_MAX_S = 86400;
-static const char LOGIN_SHELL[] = "s=${SHELL:-bash}; command -v \"$s\" >/dev/null || s=sh; exec \"$s\" -l";
 
 /* Who takes a field: the body of POST /exec, the frame "start" of a WebSocket. */
 enum form { OF_EXEC = 1 << 0, OF_FRAME = 1 << 1 };
@@ -176,6 +175,15 @@ static bool parse_stream(struct parsing *parsing, const json_t *value, struct er
     return true;
 }
 
+/* Whether the sandbox allows it is seen when it is reached. */
+static bool parse_user(struct parsing *parsing, const json_t *value, struct error *err)
+{
+    const char *name = json_is_string(value) ? json_string_value(value) : "";
+    parsing->command->as_root = strcmp(name, "root") == 0;
+    return parsing->command->as_root || strcmp(name, "user") == 0 ||
+           error_set(err, ERROR_INVALID, "user: \"user\" (the sandbox's own, the default) or \"root\"");
+}
+
 static bool parse_nothing(struct parsing *parsing UNUSED, const json_t *value UNUSED, struct error *err UNUSED)
 {
     return true;
@@ -184,7 +192,7 @@ static bool parse_nothing(struct parsing *parsing UNUSED, const json_t *value UN
 struct field {
     const char *name;
     unsigned forms;
-    bool (*parse)(struct parsing *parsing, const json_t *value, struct error *err); /* NULL: not served yet */
+    bool (*parse)(struct parsing *parsing, const json_t *value, struct error *err);
 };
 
 static const struct field FIELDS[] = {
@@ -204,7 +212,7 @@ static const struct field FIELDS[] = {
     {"rows", OF_EXEC | OF_FRAME, parse_rows},
     {"bin", OF_FRAME, parse_binary},
     {"ack", OF_FRAME, parse_acks},
-    {"user", OF_EXEC, NULL},
+    {"user", OF_EXEC | OF_FRAME, parse_user},
 };
 
 static bool parse_field(struct parsing *parsing, const char *name, const json_t *value, struct error *err)
@@ -212,8 +220,6 @@ static bool parse_field(struct parsing *parsing, const char *name, const json_t 
     for (size_t i = 0; i < sizeof FIELDS / sizeof *FIELDS; i++) {
         if (!(FIELDS[i].forms & parsing->form) || strcmp(FIELDS[i].name, name) != 0)
             continue;
-        if (!FIELDS[i].parse)
-            return error_set(err, ERROR_INVALID, "%s: not served yet", name);
         return FIELDS[i].parse(parsing, value, err);
     }
     return error_set(err, ERROR_INVALID, "unknown field \"%.64s\"", name);
@@ -258,13 +264,6 @@ bool exec_request_parse(struct exec_request *request, const json_t *body, struct
     return true;
 }
 
-/* The user's own shell where the environment names one, else what the template has. */
-static bool add_login_shell(struct command *command, struct error *err)
-{
-    return command_add_argument(command, "/bin/sh", err) && command_add_argument(command, "-c", err) &&
-           command_add_argument(command, LOGIN_SHELL, err);
-}
-
 bool exec_request_parse_frame(struct exec_frame *frame, const json_t *body, struct error *err)
 {
     AUTO(command) *command = command_new();
@@ -276,7 +275,7 @@ bool exec_request_parse_frame(struct exec_frame *frame, const json_t *body, stru
         return false;
     if (parsing.has_cmd && parsing.has_argv)
         return error_set(err, ERROR_INVALID, "cmd and argv exclude each other");
-    if (!parsing.has_cmd && !parsing.has_argv && !add_login_shell(command, err))
+    if (!parsing.has_cmd && !parsing.has_argv && !command_set_login_shell(command, err))
         return false;
     *frame = (struct exec_frame){.command = TAKE(command), .binary = parsing.binary, .acks = parsing.acks};
     return true;

@@ -72,7 +72,7 @@ static void put_sandbox(struct text *to, const struct registry_view *view)
     text_append(to, "{", 1);
     put_text(to, "id", view->id);
     put_text(to, "name", view->name);
-    put_text(to, "state", view->state == REGISTRY_LIVE ? "active" : "terminating");
+    put_text(to, "state", view->state != REGISTRY_LIVE ? "terminating" : view->paused ? "paused" : "active");
     put_text(to, "template", view->template_name);
     put_text(to, "isolation", view->isolation);
     put_text(to, "storage", view->storage);
@@ -82,6 +82,12 @@ static void put_sandbox(struct text *to, const struct registry_view *view)
     put_number(to, "memory_mb", view->limits.memory_bytes >> 20);
     put_number(to, "disk_mb", view->limits.disk_bytes >> 20);
     put_number(to, "pids", view->limits.pids);
+    if (view->limits.open_files)
+        put_number(to, "open_files", view->limits.open_files);
+    if (view->limits.commands)
+        put_number(to, "processes", view->limits.commands);
+    if (view->limits.output_bytes >> 20)
+        put_number(to, "output_mb", view->limits.output_bytes >> 20);
     text_append(to, "}", 1);
     put_time(to, "created_at", view->created_ms);
     put_time(to, "max_expires_at", view->deadline_ms);

@@ -6,7 +6,6 @@
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 enum {
@@ -16,8 +15,6 @@ enum {
     WARNING_MS = 30000  /* before the token's end */
 };
 static const uint64_t AUTH_NS = UINT64_C(5) * 1000000000;
-
-static atomic_uint unjudged; /* sockets without a token now */
 
 struct socket_session *socket_session_find(uint64_t number)
 {
@@ -29,7 +26,7 @@ struct socket_session *socket_session_find(uint64_t number)
 static void uncount(struct socket_session *session)
 {
     if (session->is_counted)
-        atomic_fetch_sub(&unjudged, 1);
+        atomic_fetch_sub(&session->plane->unjudged, 1);
     session->is_counted = false;
 }
 
@@ -330,7 +327,7 @@ static void begin(struct socket_session *session)
         return;
     }
     session->is_counted = true;
-    if (atomic_fetch_add(&unjudged, 1) < UNJUDGED_MAX)
+    if (atomic_fetch_add(&session->plane->unjudged, 1) < UNJUDGED_MAX)
         plan_timer(session);
     else
         socket_session_close(session, SOCKET_CLOSE_CROWDED, "too many sockets without a token");

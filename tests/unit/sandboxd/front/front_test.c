@@ -60,7 +60,7 @@ static void test_refused_exec(const struct front_rig *rig)
         {"{\"argv\":[\"/no/such/program\"],\"cwd\":\"/\"}", 400, "INVALID_REQUEST"},
         {"{\"cmd\":\"true\",\"cwd\":\"/no/such/folder\"}", 400, "INVALID_REQUEST"},
         {"{\"cmd\":\"true\",\"x\":1}", 400, "unknown field"},
-        {"{\"cmd\":\"true\",\"user\":\"root\"}", 400, "not served yet"},
+        {"{\"cmd\":\"true\",\"user\":\"root\"}", 403, "runs no commands as root"},
         {"[]", 400, "INVALID_REQUEST"},
         {"{", 400, "INVALID_REQUEST"},
     };

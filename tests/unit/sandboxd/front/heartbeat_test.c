@@ -24,6 +24,8 @@ static struct stand_in {
     size_t sandboxes;       /* told by the last message */
     bool full;              /* likewise */
     json_int_t cursor;      /* likewise */
+    int templates;          /* likewise; -1: not told */
+    bool paused;            /* likewise, of the first */
     bool has_mark;          /* number 1, for whoever has it not */
 } stand_in = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -38,6 +40,11 @@ static json_t *answer_to(const json_t *message)
     stand_in.beats++;
     stand_in.sandboxes = json_array_size(json_object_get(message, "sandboxes"));
     stand_in.full = json_is_true(json_object_get(message, "full"));
+    const json_t *templates = json_object_get(message, "templates");
+    stand_in.templates = templates ? (int)json_array_size(templates) : -1;
+    stand_in.paused =
+        json_is_true(json_object_get(json_array_get(json_object_get(message, "sandboxes"), 0), "paused"));
+    CHECK_TEXT(json_string_value(json_object_get(message, "storage")), "btrfs");
     stand_in.cursor = json_integer_value(json_object_get(json_object_get(message, "marks"), "cursor"));
     json_t *answer = json_pack("{s:b,s:[],s:b}", "ok", 1, "ended_known", "full_wanted", 0);
     if (stand_in.has_mark && stand_in.cursor < 1)
@@ -105,10 +112,42 @@ static struct stand_in heard(unsigned beats, long within_ms)
 static void test_first_and_woken(struct heartbeat *heartbeat)
 {
     struct stand_in first = heard(1, 5000);
-    CHECK(first.beats == 1 && first.full && first.sandboxes == 1);
+    CHECK(first.beats == 1 && first.full && first.sandboxes == 1 && first.templates == 1);
     heartbeat_wake(heartbeat);
     struct stand_in second = heard(2, 1000); /* by itself it would beat after 2 s */
-    CHECK(second.beats == 2 && !second.full && second.sandboxes == 0);
+    CHECK(second.beats == 2 && !second.full && second.sandboxes == 0 && second.templates == -1);
+}
+
+static void tell_template(struct template_list *templates, const char *name)
+{
+    struct fl_template told = {.first = 1};
+    CHECK(text_copy(told.name, sizeof told.name, name));
+    template_list_take(templates, &told);
+    template_list_settle(templates);
+}
+
+/* The list is told when it changed, as a whole, and again when its answer was lost. */
+static void test_templates(struct heartbeat *heartbeat, struct template_list *templates)
+{
+    unsigned before = heard(0, 0).beats;
+    tell_template(templates, "base"); /* the same once more: no news */
+    heartbeat_wake(heartbeat);
+    CHECK(heard(before + 1, 5000).templates == -1);
+    struct fl_template base = {.first = 1, .name = "base"}, python = {.name = "python"};
+    template_list_take(templates, &base);
+    heartbeat_wake(heartbeat);
+    CHECK(heard(before + 2, 5000).templates == -1); /* half a round is none */
+    template_list_take(templates, &python);
+    template_list_settle(templates);
+    pthread_mutex_lock(&stand_in.mutex);
+    stand_in.forget = 1;
+    pthread_mutex_unlock(&stand_in.mutex);
+    heartbeat_wake(heartbeat);
+    CHECK(heard(before + 3, 5000).templates == 2);
+    heartbeat_wake(heartbeat);
+    CHECK(heard(before + 4, 5000).templates == 2);
+    heartbeat_wake(heartbeat);
+    CHECK(heard(before + 5, 5000).templates == -1);
 }
 
 static void put(struct registry *registry, const char *id)
@@ -169,6 +208,7 @@ static void open_identity(const struct http_server *server)
     strcpy(identity->issuer, "dpl_test");
     identity->incarnation = 7;
     identity->slots_max = 10;
+    strcpy(identity->storage, "btrfs");
     memset(&identity->link_to_node, 1, sizeof identity->link_to_node);
     memset(&identity->link_from_node, 2, sizeof identity->link_from_node);
     CHECK(text_format(identity->negotiator_url, sizeof identity->negotiator_url, "http://127.0.0.1:%u",
@@ -189,19 +229,23 @@ int main(void)
     struct marks *marks = marks_open(&(struct marks_options){.folder = folder}, &err);
     struct registry *registry = registry_new(1);
     struct node_seal *seal = node_seal_new(&stand_in.identity);
+    struct template_list *templates = template_list_new();
+    tell_template(templates, "base");
     put(registry, "sbx_first");
     struct heartbeat_options options = {
-        .seal = seal, .registry = registry, .marks = marks, .url = "http://127.0.0.1:1"};
+        .seal = seal, .registry = registry, .templates = templates, .marks = marks, .url = "http://127.0.0.1:1"};
     struct heartbeat *heartbeat = heartbeat_start(&options, &err);
     CHECK_TEXT(err.message, "");
     test_first_and_woken(heartbeat);
     test_lost_answer(heartbeat, registry);
+    test_templates(heartbeat, templates);
     test_page_that_cannot_be_written(heartbeat, marks);
     heartbeat_stop(heartbeat);
     marks_free(marks);
     heartbeat_free(heartbeat);
     node_seal_free(seal);
     registry_free(registry);
+    template_list_free(templates);
     http_server_free(server);
     CHECK(fd_remove_tree(path, &err));
     return check_done();

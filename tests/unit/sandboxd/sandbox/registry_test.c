@@ -130,9 +130,12 @@ static void test_changes(void)
     registry_raise_epoch(registry, "sbx_b", 3);
     registry_raise_epoch(registry, "sbx_b", 2); /* never falls */
     registry_raise_epoch(registry, "sbx_none", 2);
-    registry_used(registry, "sbx_b", 77, 1 << 20);
-    registry_used(registry, "sbx_a", 1, 2); /* alone nothing to tell */
-    CHECK(changed(registry, &line, true) == 1 && line.epoch == 3 && line.cpu_ms == 77 && line.memory_bytes == 1 << 20);
+    registry_used(registry, "sbx_b", &(struct registry_usage){.cpu_ms = 77, .memory_bytes = 1 << 20, .pids = 3});
+    registry_used(registry, "sbx_a", &(struct registry_usage){1, 2, 1000, 4}); /* alone nothing to tell */
+    CHECK(changed(registry, &line, true) == 1 && line.epoch == 3);
+    CHECK(line.usage.cpu_ms == 77 && line.usage.memory_bytes == 1 << 20 && line.usage.pids == 3);
+    registry_used(registry, "sbx_a", &(struct registry_usage){.disk_bytes = 2 << 20}); /* but what lies on disk is */
+    CHECK(changed(registry, &line, true) == 1 && line.usage.disk_bytes == 2 << 20);
     struct registry_view view = {0};
     CHECK(registry_find(registry, "sbx_b", &view) && view.epoch == 3);
     CHECK(registry_put(registry, &b, 0) && changed(registry, &line, true) == 0); /* the launcher's lower one */
@@ -145,6 +148,28 @@ static void test_changes(void)
     registry_told(registry, &gone, 1);
     AUTO_FREE struct registry_line *all = NULL;
     CHECK(registry_lines(registry, REGISTRY_LIVING, 10, &all) == 1); /* a full list has what was told too */
+}
+
+/* While it is paused nothing is a sign of life: no request, and nobody who stays attached. */
+static void test_paused(void)
+{
+    AUTO(registry) *registry = registry_new(1);
+    struct fl_sandbox a = make("sbx_a");
+    struct registry_line line;
+    struct registry_view view = {0};
+    CHECK(registry_put(registry, &a, 1000) && changed(registry, &line, true) == 1 && !line.paused);
+    registry_attach(registry, "sbx_a");
+    registry_set_paused(registry, "sbx_a", true, 5000);
+    CHECK(registry_find(registry, "sbx_a", &view) && view.paused && view.active_ms == 5000);
+    CHECK(changed(registry, &line, true) == 1 && line.paused && line.active_ms == 5000);
+    registry_touch(registry, "sbx_a", 9000);
+    registry_detach(registry, "sbx_a", 9000);
+    CHECK(changed(registry, &line, true) == 0);
+    registry_set_paused(registry, "sbx_a", false, 10000);
+    CHECK(changed(registry, &line, true) == 1 && !line.paused && line.active_ms == 10000);
+    registry_set_paused(registry, "sbx_a", true, 11000); /* nobody is attached: what was last stays */
+    CHECK(changed(registry, &line, true) == 1 && line.paused && line.active_ms == 10000);
+    registry_set_paused(registry, "sbx_none", true, 1);
 }
 
 static void test_bounds(void)
@@ -174,6 +199,7 @@ int main(void)
     test_unknown_end();
     test_attached();
     test_changes();
+    test_paused();
     test_bounds();
     return check_done();
 }

@@ -79,7 +79,8 @@ static void test_refused(void)
     refused("{\"cmd\":\"a\",\"cols\":80}", "tty");
     refused("{\"cmd\":\"a\",\"bin\":true}", "unknown field \"bin\"");
     refused("{\"cmd\":\"a\",\"type\":\"start\"}", "unknown field \"type\"");
-    refused("{\"cmd\":\"a\",\"user\":\"root\"}", "user: not served yet");
+    refused("{\"cmd\":\"a\",\"user\":\"daemon\"}", "user: \"user\"");
+    refused("{\"cmd\":\"a\",\"user\":0}", "user: \"user\"");
     refused("{\"cmd\":\"a\",\"comand\":1}", "unknown field \"comand\"");
 }
 
