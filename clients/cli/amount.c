@@ -36,27 +36,19 @@ static double unit_kib(const char *unit)
     return is_unit ? (double)(UINT64_C(1) << (10 * power)) : 0;
 }
 
-bool amount_parse_mib(const char *text, uint64_t least, uint64_t most, uint64_t *mib, const char **why)
+bool amount_parse_mib(const char *text, uint64_t least, uint64_t most, uint64_t *mib, struct error *err)
 {
-    static char sentence[128];
     double value = 0;
     const char *unit = parse_decimal(text, &value);
-    *why = sentence;
-    if (unit && *unit == '\0') {
-        snprintf(sentence, sizeof sentence, "a size with its unit, such as %.20sm or %.20sg", text, text);
-        return false;
-    }
+    if (unit && *unit == '\0')
+        return error_set(err, ERROR_INVALID, "a size with its unit, such as %.20sm or %.20sg", text, text);
     double kib = unit ? unit_kib(unit) : 0;
     double wanted = value * kib / 1024;
-    if (kib == 0) {
-        snprintf(sentence, sizeof sentence, "a size such as 512m or 2g (k, m, g or t)");
-        return false;
-    }
-    if (wanted < (double)least || wanted > (double)most || wanted != (double)(uint64_t)wanted) {
-        snprintf(sentence, sizeof sentence, "%llum to %llug in whole MiB", (unsigned long long)least,
-                 (unsigned long long)most / 1024);
-        return false;
-    }
+    if (kib == 0)
+        return error_set(err, ERROR_INVALID, "a size such as 512m or 2g (k, m, g or t)");
+    if (wanted < (double)least || wanted > (double)most || wanted != (double)(uint64_t)wanted)
+        return error_set(err, ERROR_INVALID, "%llum to %llug in whole MiB", (unsigned long long)least,
+                         (unsigned long long)most / 1024);
     *mib = (uint64_t)wanted;
     return true;
 }

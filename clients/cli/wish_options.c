@@ -48,9 +48,9 @@ static int put_size(struct wish_options *wish, const char *command, const char *
                     uint64_t most_mib)
 {
     uint64_t mib;
-    const char *why;
+    struct error why;
     if (!amount_parse_mib(optarg, 1, most_mib, &mib, &why))
-        return cli_usage(command, "--%s wants %s, not \"%s\"", option, why, optarg);
+        return cli_usage(command, "--%s wants %s, not \"%s\"", option, why.message, optarg);
     put_resource(wish, member, json_integer((json_int_t)mib));
     return CLI_OK;
 }
@@ -98,7 +98,7 @@ static int put_entrypoint(struct wish_options *wish, const char *command)
 static int put_volume_part(json_t *volume, const char *command, const char *part)
 {
     uint64_t mib;
-    const char *why = "";
+    struct error why;
     if (strcmp(part, "ro") == 0 || strcmp(part, "rw") == 0) {
         json_object_set_new(volume, "read_only", json_boolean(part[1] == 'o'));
         return CLI_OK;
@@ -109,7 +109,7 @@ static int put_volume_part(json_t *volume, const char *command, const char *part
         return cli_usage(
             command, "--volume: what is \"%s\"? Allowed behind the place inside: ro, rw, sub=PATH, size=SIZE", part);
     if (!amount_parse_mib(part + 5, 1, MEMORY_MIB_MAX, &mib, &why))
-        return cli_usage(command, "--volume: size= wants %s, not \"%s\"", why, part + 5);
+        return cli_usage(command, "--volume: size= wants %s, not \"%s\"", why.message, part + 5);
     json_object_set_new(volume, "size_mb", json_integer((json_int_t)mib));
     return CLI_OK;
 }
