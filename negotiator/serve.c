@@ -125,7 +125,10 @@ static bool start_planes(struct service *service, struct error *err)
                    .idle_timeout_s = settings->idle_timeout,
                    .max_lifetime_s = settings->lease_lifetime,
                    .max_lifetime_max_s = settings->max_lifetime,
-                   .resources = {settings->cpu_milli, settings->memory_mb, settings->disk_mb, settings->pids}},
+                   .resources = {.cpu_milli = settings->cpu_milli,
+                                 .memory_mb = settings->memory_mb,
+                                 .disk_mb = settings->disk_mb,
+                                 .pids = settings->pids}},
         .audit_keep_days = settings->audit_keep_days,
         .wall_ms = clock_wall_ms});
     service->plane = (struct plane){.leasing = service->leasing,

@@ -37,9 +37,9 @@ enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
 
 /* sandboxd's keys in the same STATE/config.json. */
 static const char *const FOREIGN[] = {
-    "listen_host", "sandboxd_port", "init",       "advertise_url", "slots_max",  "cpu_milli_max",  "memory_mb_max",
-    "disk_mb_max", "pids_max",      "front_user", "front_uid",     "audit_sync", "audit_spool_mb", "audit_argv",
-    "storage", "pool_mb_max", "warm", "warm_max", "warm_memory_mb", "root_user", "volume_hosts", "volume_mb",
+    "listen_host", "sandboxd_port", "init", "advertise_url", "slots_max", "cpu_milli_max", "memory_mb_max",
+    "disk_mb_max", "pids_max", "front_user", "front_uid", "audit_sync", "audit_spool_mb", "audit_argv", "storage",
+    "pool_mb_max", "warm", "warm_max", "warm_memory_mb", "root_user", "volume_hosts", "volume_mb",
     "node_snapshots_max", "open_files_max", "commands_max", "output_mb", NULL};
 
 bool settings_load(struct settings *settings, int argc, char *const argv[], struct error *err)

@@ -24,6 +24,12 @@ static const char *action_of(const struct http_request *request)
         return "refresh";
     if (text_starts_with(http_request_path(request), "/nodes"))
         return text_equal(method, "POST") ? "node.change" : "read";
+    if (text_equal(method, "PATCH"))
+        return "sandbox.update";
+    if (text_equal(strrchr(path, '/'), "/pause"))
+        return "sandbox.pause";
+    if (text_equal(strrchr(path, '/'), "/resume"))
+        return "sandbox.resume";
     bool of_thread = http_request_parameter(request, "thread_id") != NULL;
     if (text_equal(method, "DELETE"))
         return of_thread ? "release" : "sandbox.delete";
@@ -111,11 +117,13 @@ bool plane_caller(const struct http_request *request, struct caller *caller, str
 
 /* --- leasing's nodes are the fleet --- */
 
-static bool place(void *context, const char *isolation, char node[static SANDBOX_NODE_BYTES], uint32_t *epoch,
-                  struct error *err)
+static bool place(void *context, const struct placement *placement, char node[static SANDBOX_NODE_BYTES],
+                  uint32_t *epoch, struct error *err)
 {
     _Static_assert(SANDBOX_NODE_BYTES == LINK_NODE_BYTES, "one name of a node");
-    return fleet_place(context, isolation, node, epoch, err);
+    const struct fleet_wish wish = {
+        .isolation = placement->isolation, .template_name = placement->template_name, .node = placement->node};
+    return fleet_place(context, &wish, node, epoch, err);
 }
 
 static enum node_life find(void *context, const char *node, char url[static SANDBOX_URL_BYTES])
@@ -159,8 +167,8 @@ struct leasing_nodes plane_nodes(struct fleet *fleet)
 const struct http_route *plane_routes(size_t *count)
 {
     static struct http_route rows[ROUTES_MAX];
-    const struct plane_rows dialects[] = {threads_rows(), sandboxes_rows(), node_rows(), admin_rows(),
-                                          revocations_rows(), nodes_rows(), audit_rows()};
+    const struct plane_rows dialects[] = {threads_rows(), sandboxes_rows(),   changes_rows(), node_rows(),
+                                          admin_rows(),   revocations_rows(), nodes_rows(),   audit_rows()};
     *count = 0;
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
         if (*count + dialects[i].count > ROUTES_MAX)

@@ -1,5 +1,6 @@
 #include "negotiator/dialects/shown.h"
 
+#include "negotiator/dialects/wish.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -47,8 +48,46 @@ static json_t *shown_resources(const struct resources *resources)
 {
     bool whole = resources->cpu_milli % 1000 == 0;
     json_t *cpu = whole ? json_integer(resources->cpu_milli / 1000) : json_real((double)resources->cpu_milli / 1000);
-    return json_pack("{s:o, s:I, s:I, s:I}", "cpu", cpu, "memory_mb", (json_int_t)resources->memory_mb, "disk_mb",
-                     (json_int_t)resources->disk_mb, "pids", (json_int_t)resources->pids);
+    json_t *json =
+        json_pack("{s:o, s:I, s:I, s:I}", "cpu", cpu, "memory_mb", (json_int_t)resources->memory_mb, "disk_mb",
+                  (json_int_t)resources->disk_mb, "pids", (json_int_t)resources->pids);
+    const struct {
+        const char *name;
+        int64_t amount;
+    } later[] = {{"open_files", resources->open_files},
+                 {"processes", resources->processes},
+                 {"output_mb", resources->output_mb}};
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++) { /* 0: whatever its node gives */
+        if (later[i].amount)
+            json_object_set_new(json, later[i].name, json_integer(later[i].amount));
+    }
+    return json;
+}
+
+static json_t *shown_usage(const struct usage *usage)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:o}", "cpu_ms", (json_int_t)usage->cpu_ms, "memory_bytes",
+                     (json_int_t)usage->memory_bytes, "disk_bytes", (json_int_t)usage->disk_bytes, "pids",
+                     (json_int_t)usage->pids, "at", shown_time(usage->told_ms));
+}
+
+/* What not every sandbox has. */
+static void add_some(json_t *json, const struct sandbox *sandbox)
+{
+    if (sandbox->storage[0])
+        json_object_set_new(json, "storage", json_string(sandbox->storage));
+    if (sandbox->snapshot[0])
+        json_object_set_new(json, "snapshot", json_string(sandbox->snapshot));
+    if (sandbox->volumes)
+        json_object_set_new(json, "volumes", wish_shown_volumes(sandbox->volumes));
+    if (sandbox->entrypoint)
+        json_object_set(json, "entrypoint", sandbox->entrypoint);
+    if (sandbox->usage.told_ms > 0)
+        json_object_set_new(json, "usage", shown_usage(&sandbox->usage));
+    if (sandbox->reason[0])
+        json_object_set_new(json, "reason", json_string(sandbox->reason));
+    if (sandbox->ended_at)
+        json_object_set_new(json, "ended_at", shown_time(sandbox->ended_at));
 }
 
 json_t *shown_sandbox(const struct sandbox *sandbox)
@@ -60,9 +99,8 @@ json_t *shown_sandbox(const struct sandbox *sandbox)
         shown_time(sandbox->created_at), "max_expires_at", shown_time(sandbox->deadline));
     json_object_set_new(json, "metadata", sandbox->metadata ? json_incref(sandbox->metadata) : json_object());
     json_object_set_new(json, "threads", sandbox->threads ? json_incref(sandbox->threads) : json_array());
-    if (sandbox->reason[0])
-        json_object_set_new(json, "reason", json_string(sandbox->reason));
-    if (sandbox->ended_at)
-        json_object_set_new(json, "ended_at", shown_time(sandbox->ended_at));
+    json_object_set_new(json, "on_idle", json_string(on_idle_name(sandbox->on_idle)));
+    json_object_set_new(json, "warm", json_boolean(sandbox->was_warm));
+    add_some(json, sandbox);
     return json;
 }

@@ -40,6 +40,11 @@ static json_t *shown_grant(const struct negotiation *n, const char *token)
     json_t *brief = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b}", "id", sandbox->id, "name", sandbox->name, "state",
                               sandbox_state_name(sandbox->state), "template", sandbox->template_name, "isolation",
                               sandbox->isolation, "node", sandbox->node, "reused", !n->created);
+    if (sandbox->storage[0])
+        json_object_set_new(brief, "storage", json_string(sandbox->storage));
+    json_object_set_new(brief, "warm", json_boolean(sandbox->was_warm));
+    if (sandbox->snapshot[0])
+        json_object_set_new(brief, "snapshot", json_string(sandbox->snapshot));
     return json_pack("{s:s, s:o, s:o*, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "protocol_version", "1.0", "sandbox",
                      brief, "hint", shown_hint(n), "lease", shown_lease(&n->lease), "token", token, "token_type",
                      "Bearer", "jti", claims->jti, "scopes", granted_scopes(&claims->scopes), "expires_at",

@@ -128,9 +128,16 @@ static bool read_max_lifetime(struct wanted *wanted, const char *name, json_t *v
     return take_amount(&wanted->max_lifetime_s, name, value, err);
 }
 
+/* "snapshot:<id or name>" begins with that in place of a template. */
 static bool read_template(struct wanted *wanted, const char *name, json_t *value, struct error *err)
 {
-    return take_text(wanted->template_name, sizeof wanted->template_name, name, value, "._:-", err);
+    static const char SNAPSHOT[] = "snapshot:";
+    const char *text = json_string_value(value);
+    if (!text || !text_starts_with(text, SNAPSHOT))
+        return take_text(wanted->template_name, sizeof wanted->template_name, name, value, "._:-", err);
+    return (strlen(text) == json_string_length(value) && text[strlen(SNAPSHOT)] &&
+            text_copy(wanted->snapshot, sizeof wanted->snapshot, text + strlen(SNAPSHOT))) ||
+           wrong(name, "a template's name, or \"snapshot:\" and the id or name of a snapshot", err);
 }
 
 static bool read_isolation(struct wanted *wanted, const char *name, json_t *value, struct error *err)
@@ -162,12 +169,29 @@ static bool read_pids(struct wanted *wanted, const char *name, json_t *value, st
     return take_amount(&wanted->resources.pids, name, value, err);
 }
 
+static bool read_open_files(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    return take_amount(&wanted->resources.open_files, name, value, err);
+}
+
+static bool read_processes(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    return take_amount(&wanted->resources.processes, name, value, err);
+}
+
+static bool read_output(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    return take_amount(&wanted->resources.output_mb, name, value, err);
+}
+
 static bool read_resources(struct wanted *wanted, const char *name, json_t *value, struct error *err)
 {
     static const struct field FIELDS[] = {
-        {"cpu", read_cpu}, {"memory_mb", read_memory}, {"disk_mb", read_disk}, {"pids", read_pids}};
+        {"cpu", read_cpu},   {"memory_mb", read_memory},       {"disk_mb", read_disk},
+        {"pids", read_pids}, {"open_files", read_open_files}, {"processes", read_processes},
+        {"output_mb", read_output}};
     if (!json_is_object(value))
-        return wrong(name, "an object of cpu, memory_mb, disk_mb and pids", err);
+        return wrong(name, "an object of cpu, memory_mb, disk_mb, pids, open_files, processes and output_mb", err);
     return read_object(wanted, value, FIELDS, sizeof FIELDS / sizeof *FIELDS, err) || error_prefix(err, "resources");
 }
 
@@ -198,12 +222,24 @@ static bool read_unserved(struct wanted *wanted UNUSED, const char *name, json_t
     return (json_is_array(value) && json_array_size(value) == 0) || not_served(name, "", err);
 }
 
-static bool read_on_idle(struct wanted *wanted UNUSED, const char *name, json_t *value, struct error *err)
+static bool read_on_idle(struct wanted *wanted, const char *name, json_t *value, struct error *err)
 {
-    const char *what = json_string_value(value);
-    if (text_equal(what, "pause"))
-        return error_set(err, ERROR_INVALID, "on_idle \"pause\" is not available yet; allowed: \"stop\"");
-    return text_equal(what, "stop") || wrong(name, "\"stop\"", err);
+    wanted->on_idle_given = true;
+    return on_idle_parse(json_string_value(value), &wanted->on_idle) || wrong(name, "\"stop\" or \"pause\"", err);
+}
+
+static bool read_entrypoint(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    if (!json_is_array(value))
+        return wrong(name, "a list of texts", err);
+    wanted->entrypoint = json_incref(value);
+    return true;
+}
+
+static bool read_volumes(struct wanted *wanted, const char *name UNUSED, json_t *value, struct error *err)
+{
+    wanted->volumes = wish_volumes(value, err);
+    return wanted->volumes != NULL;
 }
 
 static bool read_name(struct wanted *wanted, const char *name, json_t *value, struct error *err)
@@ -249,6 +285,23 @@ static bool read_capability_url(struct wanted *wanted, const char *name, json_t 
     return json_is_boolean(value) || wrong(name, "true or false", err);
 }
 
+/* Kept parts then share nothing with the request. */
+static bool read_copy(struct wanted *wanted, const json_t *body, const struct field *fields, size_t count,
+                      struct error *err)
+{
+    json_t *object = json_deep_copy(body);
+    bool read = read_object(wanted, object, fields, count, err);
+    json_decref(object);
+    return read;
+}
+
+bool wish_read_change(struct wanted *wanted, const json_t *body, struct error *err)
+{
+    static const struct field FIELDS[] = {
+        {"resources", read_resources}, {"on_idle", read_on_idle}, {"metadata", read_metadata}, {"name", read_name}};
+    return read_copy(wanted, body, FIELDS, sizeof FIELDS / sizeof *FIELDS, err);
+}
+
 bool wish_read(struct wanted *wanted, const json_t *body, struct error *err)
 {
     static const struct field FIELDS[] = {{"mode", read_mode},
@@ -265,17 +318,15 @@ bool wish_read(struct wanted *wanted, const json_t *body, struct error *err)
                                           {"network", read_network},
                                           {"env", read_env},
                                           {"ports", read_unserved},
-                                          {"volumes", read_unserved},
-                                          {"entrypoint", read_unserved},
+                                          {"volumes", read_volumes},
+                                          {"entrypoint", read_entrypoint},
                                           {"on_idle", read_on_idle},
                                           {"name", read_name},
                                           {"metadata", read_metadata},
                                           {"actor", read_actor},
                                           {"wait", read_wait},
                                           {"capability_url", read_capability_url}};
-    json_t *object = json_deep_copy(body); /* kept parts then share nothing with the request */
-    bool read = read_object(wanted, object, FIELDS, sizeof FIELDS / sizeof *FIELDS, err);
-    json_decref(object);
+    bool read = read_copy(wanted, body, FIELDS, sizeof FIELDS / sizeof *FIELDS, err);
     if (read && strcmp(wanted->hint, "auto") == 0)
         wanted->hint[0] = '\0';
     return read;

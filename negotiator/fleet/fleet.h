@@ -22,6 +22,8 @@
 #define FLEET_URL_BYTES   256
 #define FLEET_NODES_MAX   1024
 #define FLEET_ISOLATIONS  8
+#define FLEET_TEMPLATES_MAX  256 /* that a node may tell */
+#define FLEET_TEMPLATE_BYTES 64  /* of a template's name, with NUL */
 #define FLEET_EPOCH       1              /* of a node's first key */
 #define FLEET_SKEW_MS     10000          /* a message whose time is farther off is refused */
 #define FLEET_CLOCK_MS    2000           /* a node whose clock is farther off gets no new sandbox */
@@ -59,11 +61,23 @@ enum fleet_life { FLEET_UNKNOWN, FLEET_ALIVE, FLEET_SUSPECT, FLEET_LOST };
 /** The node's life and URL (without a slash at the end; "" when it is not known). */
 enum fleet_life fleet_find(struct fleet *fleet, const char *node, char url[static FLEET_URL_BYTES]) MUST_USE;
 
-/** The living node with room for `isolation` ("auto": any) that is used least, neither draining nor with a clock that is
- *  off. It counts as used by one more until its next heartbeat says how it is. ERROR_NODE_UNREACHABLE when none lives, ERROR_NO_CAPACITY when none has room,
- *  ERROR_INVALID when none that lives has that isolation. */
-bool fleet_place(struct fleet *fleet, const char *isolation, char node[static LINK_NODE_BYTES], uint32_t *epoch,
+/** What a new sandbox needs. */
+struct fleet_wish {
+    const char *isolation;     /* "auto": any */
+    const char *template_name; /* NULL: any will do */
+    const char *node;          /* on that one and no other; NULL: any */
+};
+
+/** The living node that has what is wished for, with room, that is used least, neither draining nor with a clock that
+ *  is off. It counts as used by one more until its next heartbeat says how it is. ERROR_NODE_UNREACHABLE when none (or
+ *  not that one) lives, ERROR_NO_CAPACITY when none has room, ERROR_INVALID when none that lives has that isolation or
+ *  template: it names the templates there are. */
+bool fleet_place(struct fleet *fleet, const struct fleet_wish *wish, char node[static LINK_NODE_BYTES], uint32_t *epoch,
                  struct error *err) MUST_USE;
+
+/** The templates of all nodes that are not lost: a list of {"name", "digest", "source", "size_bytes", "created_at" (ms),
+ *  "nodes": [names]}, one a name and digest. The caller owns it. */
+json_t *fleet_templates(struct fleet *fleet) MUST_USE;
 
 /** The highest incarnation the node was heard of in; 0 when it is not known. */
 uint64_t fleet_incarnation(struct fleet *fleet, const char *node) MUST_USE;
@@ -105,6 +119,7 @@ struct fleet_message {
     char isolations[FLEET_ISOLATIONS][LINK_NODE_BYTES];
     size_t isolation_count;
     int64_t slots, used;
+    json_t *templates; /* owned; NULL: it said nothing of them */
 };
 /** Drops what it owns and zeroes it. */
 void fleet_message_done(struct fleet_message *message);

@@ -33,6 +33,7 @@ struct fleet_node {
     char url[FLEET_URL_BYTES];
     char isolations[FLEET_ISOLATIONS][LINK_NODE_BYTES];
     size_t isolation_count;
+    json_t *templates;                        /* owned: as it told them in this incarnation; NULL: nothing */
     struct fleet_keys keys;                   /* of `epoch` */
     uint32_t epoch, next_epoch;               /* as in its row; epoch may be ahead of it until its next heartbeat */
     bool draining, has_public_key;
@@ -97,6 +98,15 @@ void fleet_keys_done(struct fleet_keys *keys);
 void fleet_node_raise(struct fleet *fleet, struct fleet_node *node, uint32_t epoch);
 /** At boot time `now`. Registry locked. */
 enum fleet_life fleet_node_life(const struct fleet_node *node, uint64_t now) MUST_USE;
+
+/* templates.c */
+
+/** What a heartbeat says of templates in place of *templates (owned); NULL leaves that as it is. ERROR_INVALID. */
+bool fleet_read_templates(json_t **templates, const json_t *told, struct error *err) MUST_USE;
+/** Registry locked. */
+bool fleet_node_has_template(const struct fleet_node *node, const char *name) MUST_USE;
+/** "base, py, ...": of all nodes that are not lost. */
+void fleet_template_names(struct fleet *fleet, char *names, size_t size);
 
 /** Sends the node its next key, when it waits for one and has not been told lately, or `now`. */
 void fleet_send_rekey(struct fleet *fleet, const char *node, bool now);

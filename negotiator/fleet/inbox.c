@@ -9,6 +9,7 @@ static const int64_t SLOTS_MAX = 65536;
 void fleet_message_done(struct fleet_message *message)
 {
     json_decref(message->json);
+    json_decref(message->templates);
     *message = (struct fleet_message){0};
 }
 
@@ -190,6 +191,8 @@ bool fleet_check_heartbeat(struct fleet *fleet UNUSED, struct fleet_message *mes
         return error_set(err, ERROR_INVALID, "the heartbeat's slots, used or isolation are not what they should be");
     if (!json_is_array(json_object_get(json, "sandboxes")) || !json_is_array(json_object_get(json, "ended")))
         return error_set(err, ERROR_INVALID, "the heartbeat's sandboxes or ended is not a list");
+    if (!fleet_read_templates(&message->templates, json_object_get(json, "templates"), err))
+        return false;
     message->slots = json_integer_value(slots);
     message->used = json_integer_value(used);
     return true;

@@ -46,8 +46,9 @@ static bool offers(const struct fleet_node *node, const char *isolation)
 }
 
 struct choice {
+    const struct fleet_wish *wish;
     struct fleet_node *best;
-    bool any_alive, any_suitable, any_open;
+    bool any_alive, any_suitable, any_template, any_open;
 };
 
 static int64_t load_of(const struct fleet_node *node)
@@ -55,12 +56,16 @@ static int64_t load_of(const struct fleet_node *node)
     return node->used + node->placed;
 }
 
-static void consider(struct choice *choice, struct fleet_node *node, const char *isolation)
+static void consider(struct choice *choice, struct fleet_node *node)
 {
+    const struct fleet_wish *wish = choice->wish;
     choice->any_alive = true;
-    if (!offers(node, isolation))
+    if (!offers(node, wish->isolation))
         return;
     choice->any_suitable = true;
+    if (wish->template_name && !fleet_node_has_template(node, wish->template_name))
+        return;
+    choice->any_template = true;
     if (node->draining || node->clock_off_ms > FLEET_CLOCK_MS || node->clock_off_ms < -FLEET_CLOCK_MS)
         return;
     choice->any_open = true;
@@ -69,15 +74,54 @@ static void consider(struct choice *choice, struct fleet_node *node, const char 
         choice->best = node;
 }
 
-bool fleet_place(struct fleet *fleet, const char *isolation, char to[static LINK_NODE_BYTES], uint32_t *epoch,
+static bool refuse_template(struct fleet *fleet, const struct fleet_wish *wish, struct error *err)
+{
+    char names[160];
+    fleet_template_names(fleet, names, sizeof names);
+    return error_set(err, ERROR_INVALID, "%s%s has no template %s; there are: %s", wish->node ? "node " : "no node",
+                     wish->node ? wish->node : " that lives", wish->template_name, names);
+}
+
+/* One node was asked for by name: whoever has something there. */
+static bool refuse_node(const struct choice *choice, struct error *err)
+{
+    const char *node = choice->wish->node;
+    if (!choice->any_alive)
+        return error_set(err, ERROR_NODE_UNREACHABLE, "node %s does not answer", node);
+    if (!choice->any_suitable)
+        return error_set(err, ERROR_INVALID, "node %s does not offer isolation %s", node, choice->wish->isolation);
+    return error_set(err, ERROR_NO_CAPACITY, "node %s %s", node,
+                     choice->any_open ? "is full, or has too many calls waiting"
+                                      : "drains, or its clock is too far off");
+}
+
+static bool refuse(struct fleet *fleet, const struct choice *choice, struct error *err)
+{
+    if (choice->any_suitable && !choice->any_template)
+        return refuse_template(fleet, choice->wish, err);
+    if (choice->wish->node)
+        return refuse_node(choice, err);
+    if (!choice->any_alive)
+        return error_set(err, ERROR_NODE_UNREACHABLE, "no node is alive; is parley-sandboxd running?");
+    if (!choice->any_suitable)
+        return error_set(err, ERROR_INVALID, "no node offers isolation %s", choice->wish->isolation);
+    if (!choice->any_open)
+        return error_set(err, ERROR_NO_CAPACITY, "every node drains, or its clock is more than %d ms off",
+                         FLEET_CLOCK_MS);
+    return error_set(err, ERROR_NO_CAPACITY, "every node is full, or has too many calls waiting");
+}
+
+bool fleet_place(struct fleet *fleet, const struct fleet_wish *wish, char to[static LINK_NODE_BYTES], uint32_t *epoch,
                  struct error *err)
 {
     uint64_t now = fleet->options.boot_ns();
-    struct choice choice = {.best = NULL};
+    struct choice choice = {.wish = wish};
     pthread_mutex_lock(&fleet->registry_lock);
     for (size_t i = 0; i < fleet->node_count; i++) {
-        if (fleet_node_life(fleet->nodes[i], now) == FLEET_ALIVE)
-            consider(&choice, fleet->nodes[i], isolation);
+        struct fleet_node *node = fleet->nodes[i];
+        bool is_meant = wish->node == NULL || strcmp(wish->node, node->name) == 0;
+        if (is_meant && fleet_node_life(node, now) == FLEET_ALIVE)
+            consider(&choice, node);
     }
     if (choice.best) {
         choice.best->placed++;
@@ -85,16 +129,7 @@ bool fleet_place(struct fleet *fleet, const char *isolation, char to[static LINK
         *epoch = choice.best->epoch;
     }
     pthread_mutex_unlock(&fleet->registry_lock);
-    if (choice.best)
-        return true;
-    if (!choice.any_alive)
-        return error_set(err, ERROR_NODE_UNREACHABLE, "no node is alive; is parley-sandboxd running?");
-    if (!choice.any_suitable)
-        return error_set(err, ERROR_INVALID, "no node offers isolation %s", isolation);
-    if (!choice.any_open)
-        return error_set(err, ERROR_NO_CAPACITY, "every node drains, or its clock is more than %d ms off",
-                         FLEET_CLOCK_MS);
-    return error_set(err, ERROR_NO_CAPACITY, "every node is full, or has too many calls waiting");
+    return choice.best || refuse(fleet, &choice, err);
 }
 
 static int by_name(const void *a, const void *b)

@@ -42,6 +42,7 @@ void fleet_free(struct fleet *fleet)
     calls_stop(fleet);
     for (size_t i = 0; i < fleet->node_count; i++) {
         fleet_keys_done(&fleet->nodes[i]->keys);
+        json_decref(fleet->nodes[i]->templates);
         free(fleet->nodes[i]);
     }
     free(fleet->nodes);
@@ -268,6 +269,10 @@ bool fleet_heartbeat_seen(struct fleet *fleet, struct fleet_message *message, st
         memcpy(node->url, message->url, sizeof node->url);
         memcpy(node->isolations, message->isolations, sizeof node->isolations);
         node->isolation_count = message->isolation_count;
+        if (message->templates || !same) { /* a difference says nothing of what is as it was */
+            json_decref(node->templates);
+            node->templates = TAKE(message->templates);
+        }
     }
     pthread_mutex_unlock(&fleet->registry_lock);
     if (!taken)

@@ -7,6 +7,7 @@
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ struct leasing *leasing_new(const struct leasing_options *options)
         abort(); /* made by us, of a fixed form */
     leasing->options.deployment = leasing->deployment;
     key_derive(&leasing->audit_key, &leasing->master, "parley/audit/1");
+    key_derive(&leasing->owner_key, &leasing->master, "parley/owner/1");
     leasing->strangers = strangers_new();
     leasing->marks = marks_new();
     leasing->revocations = revocations_new();
@@ -34,6 +36,7 @@ void leasing_free(struct leasing *leasing)
         return;
     starting_done(&leasing->starting);
     holding_done(&leasing->holding);
+    changes_done(&leasing->changes);
     presence_done(&leasing->presence);
     revocations_free(leasing->revocations);
     marks_free(leasing->marks);
@@ -41,6 +44,7 @@ void leasing_free(struct leasing *leasing)
     strangers_free(leasing->strangers);
     key_done(&leasing->master);
     key_done(&leasing->audit_key);
+    key_done(&leasing->owner_key);
     free(leasing);
 }
 
@@ -70,6 +74,14 @@ void leasing_stopping(struct leasing *leasing)
 struct work work_begin(struct leasing *leasing, struct kv *kv, struct kv_change *change, struct error *err)
 {
     return (struct work){.leasing = leasing, .kv = kv, .change = change, .now = leasing->options.wall_ms(), .err = err};
+}
+
+void leasing_owner(const struct leasing *leasing, const char *principal, char to[static LEASING_OWNER_BYTES])
+{
+    uint8_t hash[(LEASING_OWNER_BYTES - 1) / 2];
+    crypto_generichash(hash, sizeof hash, (const uint8_t *)principal, strlen(principal), leasing->owner_key.bytes,
+                       sizeof leasing->owner_key.bytes);
+    text_hex(to, hash, sizeof hash);
 }
 
 const char *caller_owner(const struct caller *caller)

@@ -16,12 +16,19 @@ struct leasing;
 
 enum node_life { NODE_UNKNOWN, NODE_ALIVE, NODE_SUSPECT, NODE_LOST };
 
+/** What a new sandbox needs of its node. */
+struct placement {
+    const char *isolation;     /* "auto": any */
+    const char *template_name; /* NULL: none, it begins with a snapshot */
+    const char *node;          /* on that one and no other; NULL: any */
+};
+
 /** What the rules need of the nodes. All but `call` are quick and may be asked from any thread. */
 struct leasing_nodes {
     void *context;
-    /** Picks a node with room for `isolation` ("auto": any). ERROR_NO_CAPACITY, ERROR_NODE_UNREACHABLE. */
-    bool (*place)(void *context, const char *isolation, char node[static SANDBOX_NODE_BYTES], uint32_t *epoch,
-                  struct error *err);
+    /** Picks a node with room for it. ERROR_NO_CAPACITY, ERROR_NODE_UNREACHABLE, ERROR_INVALID. */
+    bool (*place)(void *context, const struct placement *placement, char node[static SANDBOX_NODE_BYTES],
+                  uint32_t *epoch, struct error *err);
     /** Its advertised URL, without a slash at the end ("" when it is not known). */
     enum node_life (*find)(void *context, const char *node, char url[static SANDBOX_URL_BYTES]);
     /** Sends a message of the node link (taken); done(cookie, reply, err) once, on any thread but never inside this

@@ -22,10 +22,15 @@ struct holding {
     bool is_armed;
 };
 
+/* The sandboxes that are being changed, each with who waits for his turn (changing.c). Embedded; zero is empty. */
+struct changes {
+    void *root; /* tsearch(3) */
+};
+
 struct leasing {
     struct leasing_options options;
     char deployment[CAPABILITY_ID_BYTES];
-    struct key master, audit_key;
+    struct key master, audit_key, owner_key;
     atomic_bool stopping;
     int64_t started_ms;       /* wall clock */
     struct starting starting; /* ledger thread */
@@ -37,6 +42,7 @@ struct leasing {
     struct allowance *allowance;     /* ledger thread */
     struct presence presence;        /* ledger thread */
     struct reaper reaper;            /* ledger thread */
+    struct changes changes;          /* ledger thread */
 };
 
 /** A working set for one run; its change is the caller's to free. */
@@ -72,6 +78,17 @@ void ending_reason(char to[static SANDBOX_REASON_BYTES], const char *told);
 /** Copies a reason, cut at a whole character. */
 void ending_set_reason(struct sandbox *sandbox, const char *reason);
 
+/* preparing.c */
+
+/** The call `prepare` of that sandbox; the caller owns it. */
+json_t *preparing_message(const struct leasing *leasing, const struct sandbox *sandbox) MUST_USE;
+
+/* leasing.c */
+
+#define LEASING_OWNER_BYTES 33
+/** What a node knows the principal as: 32 hex digits of a keyed hash of its name. */
+void leasing_owner(const struct leasing *leasing, const char *principal, char to[static LEASING_OWNER_BYTES]);
+
 /* settle.c */
 
 /** Asks the node to make a sandbox that is durably provisioning. Ledger thread. */
@@ -82,6 +99,8 @@ void settle_destroy(struct leasing *leasing, const struct sandbox *sandbox);
 void settle_ended(struct leasing *leasing, const struct sandbox *sandbox);
 void settle_deadline(struct leasing *leasing, const char *node, const char *id, int64_t deadline);
 
+/** What a client may hear of a node's failure: a refusal of what it asked for as it is; all else is ours. */
+enum error_kind settle_kind(enum error_kind of_node) MUST_USE;
 /** Answers the creator and those who wait for that sandbox; outcome ERROR_NONE: it is active, waiters ask again. */
 void settle_tell(struct leasing *leasing, const char *id, const struct error *outcome);
 
@@ -101,14 +120,32 @@ bool negotiate_is_usable(const struct work *work, struct negotiation *negotiatio
 bool negotiate_is_reachable(const struct work *work, struct negotiation *negotiation) MUST_USE;
 /** A sign of life: it never shortens anything. idle_timeout_s 0: as it is. */
 void negotiate_touch(struct lease *lease, int64_t idle_timeout_s, int64_t now);
+/** A new lease of the thread on n->sandbox; `replaced` is the revision of the row it takes the place of, 0 none. */
+struct lease negotiate_lease(const struct work *work, const struct negotiation *n, uint64_t replaced) MUST_USE;
+/** Adds the row of its Idempotency-Key, if it has one that is not there yet. */
+bool negotiate_remember(struct work *work, const struct negotiation *n, struct once once) MUST_USE;
+/** For the answer alone, once its lease is in the change: while the sandbox sleeps no idle time runs. */
+void negotiate_show_paused(struct negotiation *negotiation);
 void negotiate_submit(struct negotiation *negotiation);
 void negotiate_answer(struct negotiation *negotiation);
 /** The record of an issue or refusal. */
 bool negotiate_audit(struct work *work, const struct negotiation *negotiation) MUST_USE;
 
+/* creating.c */
+
+/** Decides on a new sandbox for n's thread; `stale` is the revision of a lease row that no longer holds, 0 for none. */
+bool creating_decide(struct work *work, struct negotiation *n, uint64_t stale, struct once once) MUST_USE;
+
+/* changing.c */
+
+/** All its leases are idle: it is to be paused, unless it is being changed just now. Ledger thread. */
+void changing_sleep(struct leasing *leasing, const char *sandbox_id);
+/** Answers all who wait for their turn: the negotiator stops. */
+void changes_done(struct changes *changes);
+
 /* reconcile.c: one look at one sandbox, whatever brings it about. */
 
-enum look_act { LOOK_NOTHING, LOOK_PREPARE, LOOK_DESTROY, LOOK_DEADLINE, LOOK_LOST, LOOK_MARK, LOOK_UNKNOWN };
+enum look_act { LOOK_NOTHING, LOOK_PREPARE, LOOK_DESTROY, LOOK_PAUSE, LOOK_DEADLINE, LOOK_LOST, LOOK_MARK, LOOK_UNKNOWN };
 
 struct look {
     struct leasing *leasing;

@@ -1,7 +1,6 @@
 #include "negotiator/leasing/families.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/marks.h"
-#include "negotiator/leasing/naming.h"
 #include "shared/base/text.h"
 
 #include <stdio.h>
@@ -9,7 +8,6 @@
 
 /* What a role's policy gives at most (protocol.md, 3). */
 static const char SCOPES_ALLOWED[] = "fs:rw shell process code port snapshot";
-enum { NAME_TRIES = 16, NAME_TRIES_PLAIN = 8 };
 
 static int64_t or_default(int64_t value, int64_t fallback)
 {
@@ -125,7 +123,7 @@ bool negotiate_audit(struct work *work, const struct negotiation *n)
     return store_audit(work, &n->caller, &record);
 }
 
-static bool remember_once(struct work *work, const struct negotiation *n, struct once once)
+bool negotiate_remember(struct work *work, const struct negotiation *n, struct once once)
 {
     if (n->idempotency[0] == '\0' || once.revision > 0)
         return true;
@@ -138,7 +136,7 @@ static bool remember_once(struct work *work, const struct negotiation *n, struct
 
 /* --- attaching --- */
 
-static struct lease new_lease(const struct work *work, const struct negotiation *n, uint64_t replaced)
+struct lease negotiate_lease(const struct work *work, const struct negotiation *n, uint64_t replaced)
 {
     const struct wanted_limits *limits = &work->leasing->options.limits;
     struct lease lease = {.created_at = work->now, .revision = replaced};
@@ -162,13 +160,19 @@ void negotiate_touch(struct lease *lease, int64_t idle_timeout_s, int64_t now)
         lease->expires_at = expires;
 }
 
+void negotiate_show_paused(struct negotiation *n)
+{
+    if (n->sandbox.state == SANDBOX_PAUSED)
+        n->lease.expires_at = n->lease.max_expires_at;
+}
+
 static bool join(struct work *work, struct negotiation *n)
 {
     struct sandbox *sandbox = &n->sandbox;
     if (json_array_size(sandbox->threads) >= SANDBOX_THREADS_MAX)
         return error_set(&n->refusal, ERROR_QUOTA, "sandbox %s already serves %d threads", sandbox->id,
                          SANDBOX_THREADS_MAX);
-    n->lease = new_lease(work, n, n->lease.revision);
+    n->lease = negotiate_lease(work, n, n->lease.revision);
     if (n->lease.max_expires_at < work->now + NEGOTIATE_LEASE_MIN_MS)
         return error_set(&n->refusal, ERROR_GONE, "sandbox %s is at the end of its longest life", sandbox->id);
     if (n->lease.max_expires_at > sandbox->deadline)
@@ -207,91 +211,9 @@ static bool attach(struct work *work, struct negotiation *n, bool joining, struc
         return false;
     negotiate_touch(&n->lease, n->wanted.idle_timeout_s, work->now);
     store_put_lease(work, caller_owner(&n->caller), &n->lease);
+    negotiate_show_paused(n);
     claim(work, n);
-    return negotiate_is_usable(work, n) && remember_once(work, n, once) && give(work, n);
-}
-
-/* --- creating --- */
-
-static bool name_it(struct work *work, struct negotiation *n)
-{
-    char holder[RANDOM_ID_BYTES];
-    const char *owner = caller_owner(&n->caller);
-    if (n->wanted.name[0]) {
-        memcpy(n->sandbox.name, n->wanted.name, sizeof n->sandbox.name);
-        if (!store_get_name(work, owner, n->sandbox.name, holder))
-            return false;
-        return holder[0] == '\0' ||
-               error_set(&n->refusal, ERROR_CONFLICT, "the name %s is taken by sandbox %s", n->sandbox.name, holder);
-    }
-    for (int i = 0; i < NAME_TRIES; i++) {
-        naming_pick(n->sandbox.name, i >= NAME_TRIES_PLAIN);
-        if (!store_get_name(work, owner, n->sandbox.name, holder))
-            return false;
-        if (holder[0] == '\0')
-            return true;
-    }
-    return error_set(&n->refusal, ERROR_QUOTA, "no free name was found; give one");
-}
-
-static bool fill_sandbox(struct work *work, struct negotiation *n)
-{
-    const struct wanted *wanted = &n->wanted;
-    const struct resources *fallback = &work->leasing->options.limits.resources;
-    struct sandbox *sandbox = &n->sandbox;
-    random_id(sandbox->id, "sbx");
-    sandbox->state = SANDBOX_PROVISIONING;
-    sandbox->created_at = sandbox->state_since = work->now;
-    sandbox->epoch = 1;
-    sandbox->resources = (struct resources){.cpu_milli = or_default(wanted->resources.cpu_milli, fallback->cpu_milli),
-                                            .memory_mb = or_default(wanted->resources.memory_mb, fallback->memory_mb),
-                                            .disk_mb = or_default(wanted->resources.disk_mb, fallback->disk_mb),
-                                            .pids = or_default(wanted->resources.pids, fallback->pids)};
-    sandbox->env = json_incref(wanted->env);
-    sandbox->metadata = json_incref(wanted->metadata);
-    sandbox_add_thread(sandbox, n->thread_id);
-    return text_copy(sandbox->principal, sizeof sandbox->principal, caller_owner(&n->caller)) &&
-           text_copy(sandbox->template_name, SANDBOX_WORD_BYTES,
-                     wanted->template_name[0] ? wanted->template_name : "base") &&
-           text_copy(sandbox->isolation, SANDBOX_WORD_BYTES, wanted->isolation[0] ? wanted->isolation : "auto") &&
-           text_copy(sandbox->idempotency, sizeof sandbox->idempotency, n->idempotency);
-}
-
-/* Once, however often a conflict runs the rule again: the node counts each place as used. */
-static bool place(const struct work *work, struct negotiation *n)
-{
-    const struct leasing_nodes *nodes = &work->leasing->options.nodes;
-    if (n->placed[0] == '\0' &&
-        !nodes->place(nodes->context, n->sandbox.isolation, n->placed, &n->placed_epoch, &n->refusal)) {
-        n->placed[0] = '\0';
-        return false;
-    }
-    memcpy(n->sandbox.node, n->placed, sizeof n->sandbox.node);
-    n->sandbox.node_epoch = n->placed_epoch;
-    return true;
-}
-
-/* `stale` is the revision of a lease row that no longer holds, 0 for none. */
-static bool create(struct work *work, struct negotiation *n, uint64_t stale, struct once once)
-{
-    struct sandbox *sandbox = &n->sandbox;
-    sandbox_done(sandbox);
-    if (!fill_sandbox(work, n))
-        return error_set(work->err, ERROR_INTERNAL, "a sandbox's row does not fit");
-    if (!name_it(work, n) || !place(work, n)) {
-        sandbox_done(sandbox); /* its id never was */
-        return false;
-    }
-    n->lease = new_lease(work, n, stale);
-    sandbox->deadline = n->lease.max_expires_at;
-    n->created = true;
-    store_put_sandbox(work, sandbox);
-    store_put_lease(work, sandbox->principal, &n->lease);
-    family_note_lease(work, sandbox->principal, &n->lease);
-    store_take_name(work, sandbox);
-    store_own(work, sandbox);
-    store_watch(work, sandbox, work->now + ENDING_DESTROY_AGAIN_MS);
-    return remember_once(work, n, once);
+    return negotiate_is_usable(work, n) && negotiate_remember(work, n, once) && give(work, n);
 }
 
 /* --- deciding --- */
@@ -369,7 +291,7 @@ static bool decide_free(struct work *work, struct negotiation *n, uint64_t stale
     }
     if (n->wanted.mode == WANTED_ATTACH_ONLY)
         return error_set(&n->refusal, ERROR_NOT_FOUND, "thread %s has no sandbox", n->thread_id);
-    return create(work, n, stale, once);
+    return creating_decide(work, n, stale, once);
 }
 
 /* The same Idempotency-Key and body as before: a fresh token for the same sandbox, or why that cannot be. */

@@ -193,18 +193,39 @@ static int64_t moment(const json_t *told, const char *name)
     return value < 0 ? 0 : value > LAST_MS ? LAST_MS : value;
 }
 
+/* A node that does not say it knows of no pause. */
+static bool take_pause(struct presence_entry *entry, const json_t *told)
+{
+    const json_t *paused = json_object_get(told, "paused");
+    bool is_news = json_is_boolean(paused) && (!entry->says_paused || entry->is_paused != json_is_true(paused));
+    entry->says_paused = json_is_boolean(paused);
+    entry->is_paused = json_is_true(paused);
+    return is_news;
+}
+
+static void take_usage(struct usage *to, const json_t *told, int64_t at)
+{
+    const json_t *usage = json_object_get(told, "usage");
+    const json_t *from = json_is_object(usage) ? usage : told;
+    *to = (struct usage){.told_ms = at,
+                         .cpu_ms = amount(from, "cpu_ms"),
+                         .memory_bytes = amount(from, "memory_bytes"),
+                         .disk_bytes = amount(from, "disk_bytes"),
+                         .pids = amount(from, "pids")};
+}
+
 static void take_one(struct presence_node *node, struct presence_entry *entry, const json_t *told)
 {
     int64_t deadline = moment(told, "deadline");
     uint64_t epoch = amount(told, "epoch");
     epoch = epoch <= UINT32_MAX ? epoch : UINT32_MAX;
-    if (entry->version == 0 || entry->deadline_ms != deadline || entry->epoch != epoch)
+    bool is_news = take_pause(entry, told);
+    if (entry->version == 0 || entry->deadline_ms != deadline || entry->epoch != epoch || is_news)
         to_be_looked(node, entry);
     entry->active_ms = moment(told, "active_at");
     entry->deadline_ms = deadline;
     entry->epoch = (uint32_t)epoch;
-    entry->cpu_ms = amount(told, "cpu_ms");
-    entry->memory_bytes = amount(told, "memory_bytes");
+    take_usage(&entry->usage, told, node->heard_ms);
 }
 
 static void take_list(struct presence_node *node, const json_t *list, void **before)
@@ -244,6 +265,11 @@ void presence_take(struct presence_node *node, const json_t *message, bool full)
 
 /* --- what follows from it --- */
 
+bool presence_is_after(const struct presence_node *node, int64_t since, int64_t now)
+{
+    return node->heard_ms <= now && node->previous_ms > since;
+}
+
 bool presence_lacks(const struct presence_node *node, const char *id, int64_t since, uint64_t incarnation)
 {
     if (node == NULL || !node->has_list || presence_entry(node, id))
@@ -251,6 +277,12 @@ bool presence_lacks(const struct presence_node *node, const char *id, int64_t si
     /* An earlier start made it, and what a start took over is in its first list. Else: what was made after the
      * heartbeat before the last one was made may not have reached the node when it made the last one. */
     return (incarnation > 0 && incarnation < node->incarnation) || (node->previous_ms > 0 && node->previous_ms > since);
+}
+
+void presence_show(const struct presence *presence, struct sandbox *sandbox)
+{
+    const struct presence_entry *entry = presence_entry(presence_find(presence, sandbox->node), sandbox->id);
+    sandbox->usage = entry ? entry->usage : (struct usage){.told_ms = 0};
 }
 
 int64_t presence_expiry(const struct presence_entry *entry, const struct lease *lease, int64_t now)

@@ -12,8 +12,9 @@
 struct presence_entry {
     char id[RANDOM_ID_BYTES];
     int64_t active_ms, deadline_ms;
-    uint64_t cpu_ms, memory_bytes;
+    struct usage usage;
     uint32_t epoch;
+    bool says_paused, is_paused;       /* that it sleeps or not was told; which */
     bool unknown;                      /* that the ledger does not know it was recorded */
     uint32_t version;                  /* raised when the ledger is to be asked about it again */
     struct presence_entry *next, **at; /* among those it is to be asked about, now or later; at NULL: it was */
@@ -65,9 +66,16 @@ void presence_postpone(struct presence_node *node, const char *id, int64_t until
 /** The ledger was asked about the entry (NULL is allowed) as it was in that version. */
 void presence_looked(struct presence_entry *entry, uint32_t version);
 
+/** Whether what the node told last is for certain of after `since`: each heartbeat is made after the one before was
+ *  answered. `now` is our clock: what was heard by one that was set back is before and after nothing. */
+bool presence_is_after(const struct presence_node *node, int64_t since, int64_t now) MUST_USE;
+
 /** Whether the node has no such sandbox, for certain: made in incarnation `incarnation` of it (0: not known), and as
  * the ledger has it since `since`. */
 bool presence_lacks(const struct presence_node *node, const char *id, int64_t since, uint64_t incarnation) MUST_USE;
+
+/** Sets sandbox->usage to what its node told. */
+void presence_show(const struct presence *presence, struct sandbox *sandbox);
 
 /** The later one of the lease's end as it is kept and what the sandbox's last sign of life makes of it; never beyond
  *  its longest life. `entry` may be NULL. */

@@ -26,11 +26,17 @@ static bool is_visible(const struct question *q, const struct sandbox *sandbox)
     return q->caller.principal.role == ROLE_ADMIN || strcmp(sandbox->principal, q->caller.principal.name) == 0;
 }
 
-/* The row knows of what came to the negotiator; the node, of what came to the sandbox. */
+/* The row knows of what came to the negotiator; the node, of what came to the sandbox. While that sleeps no idle time
+ * runs, and when it wakes all of it is to come. */
 static void show_expiry(const struct work *work, struct question *q)
 {
+    struct lease *lease = &q->lease;
     const struct presence_node *node = presence_find(&work->leasing->presence, q->sandbox.node);
-    q->lease.expires_at = presence_expiry(presence_entry(node, q->sandbox.id), &q->lease, work->now);
+    int64_t told = presence_expiry(presence_entry(node, q->sandbox.id), lease, work->now);
+    int64_t woken = q->sandbox.active_since + lease->idle_timeout_s * 1000;
+    int64_t expires = q->sandbox.state == SANDBOX_PAUSED ? lease->max_expires_at : told > woken ? told : woken;
+    lease->expires_at = expires < lease->max_expires_at ? expires : lease->max_expires_at;
+    presence_show(&work->leasing->presence, &q->sandbox);
 }
 
 static bool find_thread(struct work *work, struct question *q)
@@ -40,8 +46,6 @@ static bool find_thread(struct work *work, struct question *q)
     if (q->lease.revision > 0 && !store_get_sandbox(work, q->lease.sandbox_id, &q->sandbox))
         return false;
     bool held = q->lease.revision > 0 && sandbox_is_live(&q->sandbox) && q->lease.max_expires_at > work->now;
-    if (held)
-        show_expiry(work, q);
     return held || error_set(&q->refusal, ERROR_NOT_FOUND, "thread %s has no sandbox", q->thread_id);
 }
 
@@ -81,6 +85,7 @@ static bool sign(struct work *work, struct question *q)
         return false;
     negotiate_touch(&q->lease, 0, work->now);
     store_put_lease(work, caller_owner(&q->caller), &q->lease);
+    show_expiry(work, q); /* for the answer alone */
     if (q->token)
         hide_others(q);
     return true;
@@ -90,6 +95,7 @@ static bool find_sandbox(struct work *work, struct question *q)
 {
     if (!store_get_sandbox(work, q->sandbox_id, &q->sandbox))
         return false;
+    presence_show(&work->leasing->presence, &q->sandbox);
     return (q->sandbox.revision > 0 && is_visible(q, &q->sandbox)) ||
            error_set(&q->refusal, ERROR_NOT_FOUND, "no sandbox %s", q->sandbox_id);
 }
@@ -197,6 +203,7 @@ static bool fill_list(struct listing *listing)
         memcpy(listing->last, listing->ids[i], sizeof listing->last);
         if (!is_listed(q, &sandbox))
             continue;
+        presence_show(&listing->work->leasing->presence, &sandbox);
         q->list[q->count++] = sandbox;
         sandbox = (struct sandbox){0};
     }
@@ -220,11 +227,19 @@ static bool list_sandboxes(struct work *work, struct question *q)
 
 /* --- the rule --- */
 
+static bool look_at_thread(struct work *work, struct question *q)
+{
+    if (!caller_may(&q->caller, ROLE_VIEWER, &q->refusal) || !find_thread(work, q))
+        return false;
+    show_expiry(work, q);
+    return true;
+}
+
 static bool decide(struct work *work, struct question *q)
 {
     switch (q->verb) {
     case QUESTION_THREAD:
-        return caller_may(&q->caller, ROLE_VIEWER, &q->refusal) && find_thread(work, q);
+        return look_at_thread(work, q);
     case QUESTION_RELEASE:
         return release(work, q);
     case QUESTION_SIGN:

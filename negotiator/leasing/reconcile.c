@@ -109,6 +109,7 @@ struct held {
     struct lease ended; /* one that is over; revision 0: none. The next look takes the next one */
     const char *reason;
     unsigned count; /* leases, also those that are over */
+    unsigned idle;  /* of these: those that a sandbox that would rather sleep keeps */
 };
 
 /* What the node told last says until when a lease is used, as long as it tells: only a heartbeat of after that moment
@@ -128,20 +129,28 @@ static int64_t first_end(const struct run *run, const struct lease *lease)
     return made > heard ? made : heard;
 }
 
+static void hold_until(const struct run *run, struct held *held, int64_t ends)
+{
+    int64_t next = ends > run->work.now ? ends : run->work.now + SOON_MS;
+    held->next = next < held->next ? next : held->next;
+}
+
 static void look_at_lease(const struct run *run, const struct lease *lease, struct held *held)
 {
+    const struct sandbox *sandbox = &run->look->sandbox;
     int64_t now = run->work.now;
     int64_t ends = presence_expiry(run->entry, lease, now), first = first_end(run, lease);
     if (first > ends)
         ends = first < lease->max_expires_at ? first : lease->max_expires_at;
-    bool is_old = lease->max_expires_at <= now;
-    if (is_old || (ends <= now && has_told_since(run, ends))) {
+    bool is_old = lease->max_expires_at <= now, is_asleep = sandbox->state == SANDBOX_PAUSED;
+    bool is_idle = !is_asleep && ends <= now && has_told_since(run, ends);
+    if (is_old || (is_idle && sandbox->on_idle == ON_IDLE_STOP)) {
         held->ended = *lease;
         held->reason = is_old ? "max_lifetime" : "idle_timeout";
         return;
     }
-    int64_t next = ends > now ? ends : now + SOON_MS;
-    held->next = next < held->next ? next : held->next;
+    held->idle += is_idle;
+    hold_until(run, held, is_idle || is_asleep ? lease->max_expires_at : ends);
 }
 
 static bool look_at_leases(struct run *run, struct held *held)
@@ -175,6 +184,40 @@ static bool end_lease(struct run *run, const struct held *held)
     return true;
 }
 
+/* --- whether it sleeps --- */
+
+static bool disagrees_on_pause(const struct run *run)
+{
+    const struct presence_entry *entry = run->entry;
+    return entry && entry->says_paused && entry->is_paused != (run->look->sandbox.state == SANDBOX_PAUSED);
+}
+
+/* The node thawed it for somebody who used it, or its answer to `pause` was lost. What it said before we knew better is
+ * no news. */
+static bool follow_pause(struct run *run)
+{
+    struct sandbox *sandbox = &run->look->sandbox;
+    if (!disagrees_on_pause(run) || !presence_is_after(run->node, sandbox->state_since, run->work.now))
+        return true;
+    sandbox_set_paused(sandbox, run->entry->is_paused, run->work.now);
+    store_put_sandbox(&run->work, sandbox);
+    run->changed = true;
+    struct audit_record record = {.node = sandbox->node,
+                                  .action = run->entry->is_paused ? "sandbox.pause" : "sandbox.resume",
+                                  .outcome = "ok",
+                                  .principal = sandbox->principal,
+                                  .sandbox_id = sandbox->id,
+                                  .detail = run->entry->is_paused ? "as its node says" : "somebody used it"};
+    return store_audit(&run->work, NULL, &record);
+}
+
+/* All its leases are idle, and it would rather sleep than end. */
+static bool fall_asleep(struct run *run)
+{
+    run->look->act = LOOK_PAUSE;
+    return again_at(run, run->work.now + ENDING_DESTROY_AGAIN_MS);
+}
+
 static bool decide_active(struct run *run)
 {
     struct look *look = run->look;
@@ -193,7 +236,9 @@ static bool decide_active(struct run *run)
     bool is_silent = run->entry == NULL && run->node && run->node->has_list;
     if (is_short)
         look->act = LOOK_DEADLINE;
-    if (is_short || is_silent || next <= run->work.now)
+    else if (held.idle == held.count)
+        return fall_asleep(run);
+    if (is_short || is_silent || disagrees_on_pause(run) || next <= run->work.now)
         next = next > run->work.now && next < soon ? next : soon;
     return again_at(run, next);
 }
@@ -240,7 +285,7 @@ static bool decide_living(struct run *run)
         run->look->act = LOOK_DESTROY;
         return again_at(run, run->work.now + ENDING_DESTROY_AGAIN_MS);
     }
-    return decide_active(run);
+    return follow_pause(run) && decide_active(run);
 }
 
 static bool decide(struct run *run)
@@ -317,6 +362,9 @@ void look_act(struct look *look)
         break;
     case LOOK_DESTROY:
         settle_destroy(leasing, sandbox);
+        break;
+    case LOOK_PAUSE:
+        changing_sleep(leasing, look->id);
         break;
     case LOOK_DEADLINE:
         settle_deadline(leasing, sandbox->node, sandbox->id, sandbox->deadline);

@@ -179,6 +179,7 @@ static bool decide(struct work *work, struct refreshing *r)
         return false;
     negotiate_touch(&n->lease, 0, work->now);
     store_put_lease(work, old->principal, &n->lease);
+    negotiate_show_paused(n);
     return audit(work, r);
 }
 

@@ -17,7 +17,16 @@ void sandbox_done(struct sandbox *sandbox)
     json_decref(sandbox->threads);
     json_decref(sandbox->env);
     json_decref(sandbox->metadata);
+    json_decref(sandbox->volumes);
+    json_decref(sandbox->entrypoint);
     *sandbox = (struct sandbox){0};
+}
+
+struct sandbox sandbox_brief(const struct sandbox *from)
+{
+    struct sandbox brief = *from;
+    brief.threads = brief.env = brief.metadata = brief.volumes = brief.entrypoint = NULL;
+    return brief;
 }
 
 const char *sandbox_state_name(enum sandbox_state state)
@@ -34,6 +43,14 @@ bool sandbox_state_parse(const char *text, enum sandbox_state *state)
         }
     }
     return false;
+}
+
+void sandbox_set_paused(struct sandbox *sandbox, bool is_paused, int64_t now)
+{
+    sandbox->state = is_paused ? SANDBOX_PAUSED : SANDBOX_ACTIVE;
+    sandbox->state_since = now;
+    if (!is_paused)
+        sandbox->active_since = now;
 }
 
 bool sandbox_is_live(const struct sandbox *sandbox)
@@ -82,23 +99,61 @@ static char *dump(json_t *taken)
     return text;
 }
 
-char *sandbox_format(const struct sandbox *sandbox)
+const char *on_idle_name(enum on_idle on_idle)
 {
-    const struct resources *resources = &sandbox->resources;
-    json_t *json = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-        "id", sandbox->id, "name", sandbox->name, "principal", sandbox->principal, "node", sandbox->node, "template",
-        sandbox->template_name, "isolation", sandbox->isolation, "state", sandbox_state_name(sandbox->state), "reason",
-        sandbox->reason, "idempotency", sandbox->idempotency, "resources", "cpu_milli",
-        (json_int_t)resources->cpu_milli, "memory_mb", (json_int_t)resources->memory_mb, "disk_mb",
-        (json_int_t)resources->disk_mb, "pids", (json_int_t)resources->pids, "epoch", (json_int_t)sandbox->epoch,
-        "node_epoch", (json_int_t)sandbox->node_epoch, "created_at", (json_int_t)sandbox->created_at, "active_since",
-        (json_int_t)sandbox->active_since, "state_since", (json_int_t)sandbox->state_since, "ended_at",
-        (json_int_t)sandbox->ended_at, "deadline", (json_int_t)sandbox->deadline);
+    return on_idle == ON_IDLE_PAUSE ? "pause" : "stop";
+}
+
+bool on_idle_parse(const char *text, enum on_idle *on_idle)
+{
+    if (text_equal(text, "stop"))
+        *on_idle = ON_IDLE_STOP;
+    else if (text_equal(text, "pause"))
+        *on_idle = ON_IDLE_PAUSE;
+    else
+        return false;
+    return true;
+}
+
+json_t *resources_format(const struct resources *resources)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "cpu_milli", (json_int_t)resources->cpu_milli, "memory_mb",
+                     (json_int_t)resources->memory_mb, "disk_mb", (json_int_t)resources->disk_mb, "pids",
+                     (json_int_t)resources->pids, "open_files", (json_int_t)resources->open_files, "processes",
+                     (json_int_t)resources->processes, "output_mb", (json_int_t)resources->output_mb);
+}
+
+/* What rows of before do not have. */
+static void add_later_fields(json_t *json, const struct sandbox *sandbox)
+{
     json_object_set_new(json, "incarnation", json_integer((json_int_t)sandbox->incarnation));
+    json_object_set_new(json, "storage", json_string(sandbox->storage));
+    json_object_set_new(json, "on_idle", json_string(on_idle_name(sandbox->on_idle)));
+    json_object_set_new(json, "warm", json_boolean(sandbox->was_warm));
+    json_object_set_new(json, "root", json_boolean(sandbox->has_root));
+    if (sandbox->snapshot[0]) {
+        json_object_set_new(json, "snapshot", json_string(sandbox->snapshot));
+        json_object_set_new(json, "snapshot_name", json_string(sandbox->snapshot_name));
+    }
     json_object_set(json, "threads", sandbox->threads);
     json_object_set(json, "env", sandbox->env);
     json_object_set(json, "metadata", sandbox->metadata);
+    json_object_set(json, "volumes", sandbox->volumes);
+    json_object_set(json, "entrypoint", sandbox->entrypoint);
+}
+
+char *sandbox_format(const struct sandbox *sandbox)
+{
+    json_t *json = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "id", sandbox->id,
+        "name", sandbox->name, "principal", sandbox->principal, "node", sandbox->node, "template",
+        sandbox->template_name, "isolation", sandbox->isolation, "state", sandbox_state_name(sandbox->state), "reason",
+        sandbox->reason, "idempotency", sandbox->idempotency, "resources", resources_format(&sandbox->resources),
+        "epoch", (json_int_t)sandbox->epoch, "node_epoch", (json_int_t)sandbox->node_epoch, "created_at",
+        (json_int_t)sandbox->created_at, "active_since", (json_int_t)sandbox->active_since, "state_since",
+        (json_int_t)sandbox->state_since, "ended_at", (json_int_t)sandbox->ended_at, "deadline",
+        (json_int_t)sandbox->deadline);
+    add_later_fields(json, sandbox);
     return dump(json);
 }
 
@@ -118,34 +173,68 @@ static bool take_texts(struct sandbox *to, const struct texts *texts)
            sandbox_state_parse(texts->state, &to->state);
 }
 
+static bool read_resources(struct resources *to, json_t *json)
+{
+    json_int_t cpu = 0, memory = 0, disk = 0, pids = 0, files = 0, processes = 0, output = 0;
+    if (json_unpack(json, "{s:I, s:I, s:I, s:I, s?I, s?I, s?I}", "cpu_milli", &cpu, "memory_mb", &memory, "disk_mb",
+                    &disk, "pids", &pids, "open_files", &files, "processes", &processes, "output_mb", &output) != 0)
+        return false;
+    *to = (struct resources){.cpu_milli = cpu,
+                             .memory_mb = memory,
+                             .disk_mb = disk,
+                             .pids = pids,
+                             .open_files = files,
+                             .processes = processes,
+                             .output_mb = output};
+    return true;
+}
+
+static bool read_optional_text(char *to, size_t size, const json_t *json, const char *name)
+{
+    const char *text = json_string_value(json_object_get(json, name));
+    return text == NULL || text_copy(to, size, text);
+}
+
+static bool read_later_fields(struct sandbox *to, json_t *json)
+{
+    const char *on_idle = json_string_value(json_object_get(json, "on_idle"));
+    if (!read_optional_text(to->storage, sizeof to->storage, json, "storage") ||
+        !read_optional_text(to->snapshot, sizeof to->snapshot, json, "snapshot") ||
+        !read_optional_text(to->snapshot_name, sizeof to->snapshot_name, json, "snapshot_name") ||
+        (on_idle && !on_idle_parse(on_idle, &to->on_idle)))
+        return false;
+    to->incarnation = (uint64_t)json_integer_value(json_object_get(json, "incarnation"));
+    to->was_warm = json_is_true(json_object_get(json, "warm"));
+    to->has_root = json_is_true(json_object_get(json, "root"));
+    to->threads = json_incref(json_object_get(json, "threads"));
+    to->env = json_incref(json_object_get(json, "env"));
+    to->metadata = json_incref(json_object_get(json, "metadata"));
+    to->volumes = json_incref(json_object_get(json, "volumes"));
+    to->entrypoint = json_incref(json_object_get(json, "entrypoint"));
+    return true;
+}
+
 static bool read_row(struct sandbox *to, json_t *json)
 {
     struct texts texts;
-    json_int_t cpu = 0, memory = 0, disk = 0, pids = 0, epoch = 0, node_epoch = 0, created = 0, active = 0, since = 0,
-               ended = 0, deadline = 0;
-    int code = json_unpack(
-        json,
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-        "id", &texts.id, "name", &texts.name, "principal", &texts.principal, "node", &texts.node, "template",
-        &texts.template_name, "isolation", &texts.isolation, "state", &texts.state, "reason", &texts.reason,
-        "idempotency", &texts.idempotency, "resources", "cpu_milli", &cpu, "memory_mb", &memory, "disk_mb", &disk,
-        "pids", &pids, "epoch", &epoch, "node_epoch", &node_epoch, "created_at", &created, "active_since", &active,
-        "state_since", &since, "ended_at", &ended, "deadline", &deadline);
-    if (code != 0 || !take_texts(to, &texts))
+    json_t *resources = NULL;
+    json_int_t epoch = 0, node_epoch = 0, created = 0, active = 0, since = 0, ended = 0, deadline = 0;
+    int code = json_unpack(json, "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+                           "id", &texts.id, "name", &texts.name, "principal", &texts.principal, "node", &texts.node,
+                           "template", &texts.template_name, "isolation", &texts.isolation, "state", &texts.state,
+                           "reason", &texts.reason, "idempotency", &texts.idempotency, "resources", &resources, "epoch",
+                           &epoch, "node_epoch", &node_epoch, "created_at", &created, "active_since", &active,
+                           "state_since", &since, "ended_at", &ended, "deadline", &deadline);
+    if (code != 0 || !take_texts(to, &texts) || !read_resources(&to->resources, resources))
         return false;
-    to->resources = (struct resources){.cpu_milli = cpu, .memory_mb = memory, .disk_mb = disk, .pids = pids};
     to->epoch = (uint32_t)epoch;
     to->node_epoch = (uint32_t)node_epoch;
-    to->incarnation = (uint64_t)json_integer_value(json_object_get(json, "incarnation"));
     to->created_at = created;
     to->active_since = active;
     to->state_since = since;
     to->ended_at = ended;
     to->deadline = deadline;
-    to->threads = json_incref(json_object_get(json, "threads"));
-    to->env = json_incref(json_object_get(json, "env"));
-    to->metadata = json_incref(json_object_get(json, "metadata"));
-    return true;
+    return read_later_fields(to, json);
 }
 
 bool sandbox_parse(struct sandbox *sandbox, const char *data, size_t size, struct error *err)

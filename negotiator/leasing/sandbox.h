@@ -28,11 +28,23 @@ enum sandbox_state {
     SANDBOX_STATES
 };
 
-/** Amounts; 0 says "not given" in a request. */
+/** Amounts; 0 says "not given" in a request, and "the node's default" of the last three in a row. */
 struct resources {
     int64_t cpu_milli; /* thousandths of a core */
     int64_t memory_mb, disk_mb;
     int64_t pids;
+    int64_t open_files; /* of each command */
+    int64_t processes;  /* commands at once */
+    int64_t output_mb;  /* of output that is kept for all commands */
+};
+
+/** What is done when all its leases are idle: they end with it, or it sleeps on until their longest lives are over. */
+enum on_idle { ON_IDLE_STOP, ON_IDLE_PAUSE };
+
+/** What a sandbox uses, as its node told last. */
+struct usage {
+    int64_t told_ms; /* wall clock, of the node; 0: it told nothing */
+    uint64_t cpu_ms, memory_bytes, disk_bytes, pids;
 };
 
 /** Times are ms since 1970 UTC. */
@@ -45,7 +57,13 @@ struct sandbox {
     char isolation[SANDBOX_WORD_BYTES]; /* as asked ("auto"), once active as the node said */
     char reason[SANDBOX_REASON_BYTES];  /* why it ended, or is ending */
     char idempotency[65];               /* key of the row that made it, "" none */
+    char storage[SANDBOX_WORD_BYTES];       /* what its files lie on, as the node said; "" not yet */
+    char snapshot[RANDOM_ID_BYTES];         /* what it began with; "" its template alone */
+    char snapshot_name[SANDBOX_NAME_BYTES]; /* that one's name then */
     enum sandbox_state state;
+    enum on_idle on_idle;
+    bool was_warm; /* it came out of its node's pool */
+    bool has_root; /* its commands may run as root, if its node allows that too */
     struct resources resources;
     uint32_t epoch;       /* of its token key */
     uint32_t node_epoch;  /* of its node's key */
@@ -54,17 +72,33 @@ struct sandbox {
     int64_t deadline;       /* hard: the latest max_expires_at of its leases */
     json_t *threads;        /* owned: the thread ids that lease it */
     json_t *env, *metadata; /* owned, or NULL */
+    json_t *volumes;        /* owned, or NULL: a list as in `wanted` */
+    json_t *entrypoint;     /* owned, or NULL: a list of texts */
+    struct usage usage;     /* not of the row: for who looks at it */
     uint64_t revision;      /* of the row it was read from; 0: there is none */
 };
 
 /** Drops what it owns and zeroes it. */
 void sandbox_done(struct sandbox *sandbox);
+/** All of `from` but what it owns. */
+struct sandbox sandbox_brief(const struct sandbox *from) MUST_USE;
 #define AUTO_SANDBOX __attribute__((cleanup(sandbox_done))) struct sandbox
 
 /** "provisioning". */
 const char *sandbox_state_name(enum sandbox_state state) MUST_USE;
 /** The state of such a name. */
 bool sandbox_state_parse(const char *text, enum sandbox_state *state) MUST_USE;
+
+/** "stop", "pause". */
+const char *on_idle_name(enum on_idle on_idle) MUST_USE;
+/** The one of such a name. */
+bool on_idle_parse(const char *text, enum on_idle *on_idle) MUST_USE;
+
+/** The row's object of amounts; the caller owns it. */
+json_t *resources_format(const struct resources *resources) MUST_USE;
+
+/** It sleeps from now on, or no more: then its leases' idle times begin anew. */
+void sandbox_set_paused(struct sandbox *sandbox, bool is_paused, int64_t now);
 
 /** Whether a lease can be had on it: there, not ending, not ended. */
 bool sandbox_is_live(const struct sandbox *sandbox) MUST_USE;

@@ -9,7 +9,10 @@ struct settling {
     struct leasing *leasing;
     char id[RANDOM_ID_BYTES];
     char isolation[SANDBOX_WORD_BYTES]; /* as the node says */
+    char storage[SANDBOX_WORD_BYTES];   /* likewise */
     int64_t disk_mb;                    /* likewise: what its storage gives when nothing was asked for */
+    bool was_warm;                      /* likewise */
+    bool begins_with;                   /* something that may have gone meanwhile: a template, or a snapshot */
     struct error failure;               /* of the node */
     /* Set anew by each run of the rule. */
     struct error outcome;   /* what those who wait are told; ERROR_NONE: it is active */
@@ -45,12 +48,12 @@ void settle_deadline(struct leasing *leasing, const char *node, const char *id, 
                 NULL);
 }
 
-/* What a client may hear of a node's failure: a refusal of what it asked for as it is; all else is ours. */
-static enum error_kind kind_for_client(enum error_kind kind)
+enum error_kind settle_kind(enum error_kind kind)
 {
     switch ((int)kind) {
     case ERROR_INVALID:
     case ERROR_FORBIDDEN:
+    case ERROR_CONFLICT:
     case ERROR_NO_CAPACITY:
     case ERROR_DISK_FULL:
     case ERROR_INTERNAL:
@@ -68,9 +71,13 @@ static void prepared(void *cookie, const json_t *reply, const struct error *err)
     struct settling *settling = cookie;
     const json_t *made = json_object_get(reply, "sandbox");
     const char *isolation = json_string_value(json_object_get(made, "isolation"));
+    if (!text_copy(settling->storage, sizeof settling->storage, json_string_value(json_object_get(made, "storage"))))
+        settling->storage[0] = '\0'; /* it only tells people something */
+    settling->was_warm = json_is_true(json_object_get(made, "warm"));
     settling->disk_mb = json_integer_value(json_object_get(made, "disk_bytes")) / MIB;
+    bool is_gone = err->kind == ERROR_NOT_FOUND && settling->begins_with;
     if (err->kind != ERROR_NONE)
-        error_set(&settling->failure, kind_for_client(err->kind), "%s", err->message);
+        error_set(&settling->failure, is_gone ? ERROR_NOT_FOUND : settle_kind(err->kind), "%s", err->message);
     else if (!text_copy(settling->isolation, sizeof settling->isolation, isolation))
         error_set(&settling->failure, ERROR_NODE_UNREACHABLE, "the node's answer to prepare has no isolation");
     if (settling->failure.kind != ERROR_NONE && atomic_load(&settling->leasing->stopping)) {
@@ -86,15 +93,8 @@ void settle_prepare(struct leasing *leasing, const struct sandbox *sandbox)
     struct settling *settling = memory_new(sizeof *settling);
     settling->leasing = leasing;
     memcpy(settling->id, sandbox->id, sizeof settling->id);
-    json_t *asked =
-        json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "id", sandbox->id, "name", sandbox->name,
-                  "template", sandbox->template_name, "isolation", sandbox->isolation, "cpu_milli",
-                  (json_int_t)sandbox->resources.cpu_milli, "memory_bytes", sandbox->resources.memory_mb * MIB,
-                  "disk_bytes", sandbox->resources.disk_mb * MIB, "pids", (json_int_t)sandbox->resources.pids,
-                  "deadline", (json_int_t)sandbox->deadline, "epoch", (json_int_t)sandbox->epoch);
-    json_object_set_new(asked, "env", sandbox->env ? json_incref(sandbox->env) : json_object());
-    nodes->call(nodes->context, sandbox->node, json_pack("{s:s, s:o}", "call", "prepare", "sandbox", asked), prepared,
-                settling);
+    settling->begins_with = sandbox->snapshot[0] || !text_equal(sandbox->template_name, "base");
+    nodes->call(nodes->context, sandbox->node, preparing_message(leasing, sandbox), prepared, settling);
 }
 
 /* --- the rule --- */
@@ -110,8 +110,7 @@ static bool settle_late(struct work *work, struct settling *settling, const stru
 {
     error_set(&settling->outcome, ERROR_GONE, "sandbox %s ended while it was being made: %s", settling->id,
               sandbox->revision ? sandbox->reason : "deleted");
-    settling->destroy = *sandbox;
-    settling->destroy.threads = settling->destroy.env = settling->destroy.metadata = NULL;
+    settling->destroy = sandbox_brief(sandbox);
     struct negotiation *creator = creator_of(settling);
     if (creator == NULL)
         return true;
@@ -127,8 +126,7 @@ static bool settle_failed(struct work *work, struct settling *settling, struct s
         return error_set(work->err, ERROR_INTERNAL, "a reason does not fit");
     if (!ending_finish(work, sandbox, SANDBOX_FAILED, reason))
         return false;
-    settling->destroy = *sandbox; /* the node may have made it and only its answer was lost */
-    settling->destroy.threads = settling->destroy.env = settling->destroy.metadata = NULL;
+    settling->destroy = sandbox_brief(sandbox); /* the node may have made it and only its answer was lost */
     struct negotiation *creator = creator_of(settling);
     if (creator)
         creator->refusal = settling->outcome;
@@ -160,6 +158,8 @@ static bool settle_active(struct work *work, struct settling *settling, struct s
     sandbox->incarnation = nodes->incarnation(nodes->context, sandbox->node);
     if (!text_copy(sandbox->isolation, sizeof sandbox->isolation, settling->isolation))
         return error_set(work->err, ERROR_INTERNAL, "an isolation's name does not fit");
+    memcpy(sandbox->storage, settling->storage, sizeof sandbox->storage);
+    sandbox->was_warm = settling->was_warm;
     if (settling->disk_mb > 0)
         sandbox->resources.disk_mb = settling->disk_mb;
     store_put_sandbox(work, sandbox);

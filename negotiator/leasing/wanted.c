@@ -10,6 +10,8 @@ void wanted_done(struct wanted *wanted)
 {
     json_decref(wanted->env);
     json_decref(wanted->metadata);
+    json_decref(wanted->entrypoint);
+    json_decref(wanted->volumes);
     *wanted = (struct wanted){0};
 }
 
@@ -66,12 +68,32 @@ static bool check_metadata(json_t *metadata, struct error *err)
     return true;
 }
 
+static bool check_entrypoint(const json_t *argv, struct error *err)
+{
+    size_t i, bytes = 0;
+    json_t *each;
+    bool good = argv == NULL || (json_array_size(argv) > 0 && json_array_size(argv) <= WANTED_ENTRYPOINT_MAX);
+    json_array_foreach (argv, i, each) {
+        const char *text = json_string_value(each);
+        good = good && text && strlen(text) == json_string_length(each);
+        bytes += json_string_length(each) + 1;
+    }
+    const char *first = json_string_value(json_array_get(argv, 0));
+    return (good && bytes <= WANTED_ENTRYPOINT_BYTES && (argv == NULL || (first && first[0]))) ||
+           error_set(err, ERROR_INVALID,
+                     "entrypoint must be 1 to %d texts, the first not empty, together at most %d bytes",
+                     WANTED_ENTRYPOINT_MAX, WANTED_ENTRYPOINT_BYTES);
+}
+
 static bool check_resources(const struct resources *resources, struct error *err)
 {
     return check_range("resources.cpu (in thousandths)", resources->cpu_milli, 50, 1000000, err) &&
            check_range("resources.memory_mb", resources->memory_mb, 16, 16 * 1024 * 1024, err) &&
            check_range("resources.disk_mb", resources->disk_mb, 1, 64 * 1024 * 1024, err) &&
-           check_range("resources.pids", resources->pids, 16, 1000000, err);
+           check_range("resources.pids", resources->pids, 16, 1000000, err) &&
+           check_range("resources.open_files", resources->open_files, 16, 1048576, err) &&
+           check_range("resources.processes", resources->processes, 1, 1000, err) &&
+           check_range("resources.output_mb", resources->output_mb, 1, 1024, err);
 }
 
 bool wanted_check(const struct wanted *wanted, const struct wanted_limits *limits, struct error *err)
@@ -83,13 +105,16 @@ bool wanted_check(const struct wanted *wanted, const struct wanted_limits *limit
         return false;
     if (!is_word(wanted->template_name))
         return error_set(err, ERROR_INVALID, "template must be 1 to %d of A-Za-z0-9._:-", SANDBOX_WORD_BYTES - 1);
+    if (wanted->snapshot[0] && !random_is_id(wanted->snapshot, "snp") && !sandbox_is_name(wanted->snapshot))
+        return error_set(err, ERROR_INVALID, "template \"snapshot:...\" must name a snapshot's id, or its name of a-z0-9-");
     if (!is_word(wanted->isolation))
         return error_set(err, ERROR_INVALID, "isolation must be 1 to %d of A-Za-z0-9._:-", SANDBOX_WORD_BYTES - 1);
     if (wanted->name[0] && (!sandbox_is_name(wanted->name) || text_equal(wanted->name, "auto")))
         return error_set(err, ERROR_INVALID,
                          "name must be 1 to %d of a-z0-9-, not begin or end with '-', and not be \"auto\"",
                          SANDBOX_NAME_BYTES - 1);
-    return check_env(wanted->env, err) && check_metadata(wanted->metadata, err);
+    return check_env(wanted->env, err) && check_metadata(wanted->metadata, err) &&
+           check_entrypoint(wanted->entrypoint, err) && wanted_check_volumes(wanted->volumes, err);
 }
 
 int64_t wanted_wait_s(const struct wanted *wanted)
@@ -120,17 +145,44 @@ static bool differs(int64_t asked, int64_t is)
     return asked != 0 && is != 0 && asked != is;
 }
 
+/* Nobody says what a node's default is: what was asked for is other than that. */
+static bool differs_from_row(int64_t asked, int64_t is)
+{
+    return asked != 0 && asked != is;
+}
+
+static bool has_other_template(const struct wanted *wanted, const struct sandbox *sandbox)
+{
+    if (wanted->snapshot[0])
+        return !text_equal(wanted->snapshot, sandbox->snapshot) && !text_equal(wanted->snapshot, sandbox->snapshot_name);
+    return wanted->template_name[0] && !text_equal(wanted->template_name, sandbox->template_name);
+}
+
+/* NULL is not given; an empty list is what a sandbox without one has. */
+static bool has_other_list(const json_t *asked, const json_t *is)
+{
+    if (asked == NULL || (json_array_size(asked) == 0 && is == NULL))
+        return false;
+    return !json_equal(asked, is);
+}
+
 bool wanted_differs(const struct wanted *wanted, const struct sandbox *sandbox, char *names, size_t size)
 {
     struct list list = {names, size, 0};
     bool any_isolation =
         wanted->isolation[0] == '\0' || text_equal(wanted->isolation, "auto") || text_equal(sandbox->isolation, "auto");
-    add(&list, wanted->template_name[0] && !text_equal(wanted->template_name, sandbox->template_name), "template");
+    add(&list, has_other_template(wanted, sandbox), "template");
     add(&list, !any_isolation && !text_equal(wanted->isolation, sandbox->isolation), "isolation");
     add(&list, differs(wanted->resources.cpu_milli, sandbox->resources.cpu_milli), "resources.cpu");
     add(&list, differs(wanted->resources.memory_mb, sandbox->resources.memory_mb), "resources.memory_mb");
     add(&list, differs(wanted->resources.disk_mb, sandbox->resources.disk_mb), "resources.disk_mb");
     add(&list, differs(wanted->resources.pids, sandbox->resources.pids), "resources.pids");
+    add(&list, differs_from_row(wanted->resources.open_files, sandbox->resources.open_files), "resources.open_files");
+    add(&list, differs_from_row(wanted->resources.processes, sandbox->resources.processes), "resources.processes");
+    add(&list, differs_from_row(wanted->resources.output_mb, sandbox->resources.output_mb), "resources.output_mb");
+    add(&list, wanted->on_idle_given && wanted->on_idle != sandbox->on_idle, "on_idle");
+    add(&list, has_other_list(wanted->volumes, sandbox->volumes), "volumes");
+    add(&list, has_other_list(wanted->entrypoint, sandbox->entrypoint), "entrypoint");
     bool same_env = wanted->env == NULL || json_equal(wanted->env, sandbox->env) ||
                     (json_object_size(wanted->env) == 0 && sandbox->env == NULL);
     add(&list, !same_env, "env");

@@ -13,6 +13,11 @@ enum wanted_mode { WANTED_ENSURE, WANTED_ATTACH_ONLY, WANTED_CREATE_ONLY };
 #define WANTED_ENV_MAX      64   /* variables */
 #define WANTED_ENV_BYTES    4095 /* of all "NAME=value", each with an end: what a node keeps (sandboxd ENV_BYTES) */
 #define WANTED_METADATA_MAX 32   /* pairs */
+#define WANTED_ENTRYPOINT_MAX   64   /* texts */
+#define WANTED_ENTRYPOINT_BYTES 8192 /* of all, each with an end */
+#define WANTED_VOLUMES_MAX      8
+#define WANTED_VOLUME_BYTES     31  /* a volume's name of a-z0-9-, with NUL */
+#define WANTED_PATH_BYTES       256 /* of a volume's paths, with NUL: what a node takes (FRONT_LAUNCHER_PATH_BYTES) */
 
 /** Zero is "nothing was said": every default then holds. */
 struct wanted {
@@ -24,9 +29,16 @@ struct wanted {
     int64_t ttl_s;                          /* 60..3600 */
     int64_t idle_timeout_s, max_lifetime_s; /* 1..86400 */
     char template_name[SANDBOX_WORD_BYTES];
+    char snapshot[SANDBOX_NAME_BYTES]; /* what it begins with, in place of a template: an id or a name; "" none */
     char isolation[SANDBOX_WORD_BYTES];
     struct resources resources;
+    bool on_idle_given;
+    enum on_idle on_idle;
     json_t *env, *metadata; /* owned, or NULL */
+    json_t *entrypoint;     /* owned, or NULL: a list of texts */
+    /* owned, or NULL: a list of {"kind": "named" | "host", "source", "sub_path", "path", "read_only", "size_mb"}, all of
+     * them there; "" and 0: not given */
+    json_t *volumes;
     char name[SANDBOX_NAME_BYTES];
     char actor[WANTED_ACTOR_BYTES]; /* "human", "human:<id>", "agent:<id>" */
     bool wait_given;
@@ -47,6 +59,12 @@ struct wanted_limits {
 
 /** Every number, text and pair within its bounds; ERROR_INVALID names the field and what is allowed. */
 bool wanted_check(const struct wanted *wanted, const struct wanted_limits *limits, struct error *err) MUST_USE;
+
+/** The same for `volumes` alone (NULL: none). */
+bool wanted_check_volumes(const json_t *volumes, struct error *err) MUST_USE;
+
+/** Whether a volume can have that name. */
+bool wanted_is_volume(const char *name) MUST_USE;
 
 /** How long the asker waits for a sandbox that is being made, in s. */
 int64_t wanted_wait_s(const struct wanted *wanted) MUST_USE;

@@ -73,7 +73,7 @@ static void node_call(void *context UNUSED, const char *node UNUSED, json_t *mes
     pthread_mutex_unlock(&nodes.mutex);
 }
 
-static bool node_place(void *context UNUSED, const char *isolation UNUSED, char node[static SANDBOX_NODE_BYTES],
+static bool node_place(void *context UNUSED, const struct placement *placement UNUSED, char node[static SANDBOX_NODE_BYTES],
                        uint32_t *epoch, struct error *err UNUSED)
 {
     memcpy(node, "n1", 3);
@@ -320,7 +320,7 @@ static void start(const char *folder, const struct key *master)
                                                         .call = node_call,
                                                         .incarnation = node_incarnation,
                                                         .key_epoch = node_key_epoch},
-                                              .limits = {900, 3600, 3600, 28800, 86400, {1000, 512, 1024, 256}},
+                                              .limits = {900, 3600, 3600, 28800, 86400, {.cpu_milli = 1000, .memory_mb = 512, .disk_mb = 1024, .pids = 256}},
                                               .wall_ms = clock_wall_ms});
     if (!leasing_start(bench.leasing, &err))
         give_up(err.message);

@@ -137,10 +137,46 @@ static void bad_input_is_named(void)
         {"{\"network\":{\"egress\":\"public\"}}", "network.egress is not served yet"},
         {"{\"network\":{\"ingress\":\"x\"}}", "ingress"},
         {"{\"ports\":[80]}", "ports is not served yet"},
-        {"{\"volumes\":{}}", "volumes is not served yet"},
-        {"{\"entrypoint\":[\"x\"]}", "entrypoint is not served yet"},
-        {"{\"on_idle\":\"pause\"}", "pause\" is not available yet; allowed: \"stop\""},
-        {"{\"on_idle\":\"sleep\"}", "on_idle must be \"stop\""},
+        {"{\"volumes\":{}}", "volumes must be a list"},
+        {"{\"volumes\":[1]}", "\"name\" or \"host\""},
+        {"{\"volumes\":[{\"path\":\"/x\"}]}", "\"name\" or \"host\""},
+        {"{\"volumes\":[{\"name\":\"a\",\"host\":\"/b\",\"path\":\"/x\"}]}", "\"name\" or \"host\""},
+        {"{\"volumes\":[{\"name\":\"a\"}]}", "path"},
+        {"{\"volumes\":[{\"name\":\"a\",\"path\":\"x\"}]}", "path"},
+        {"{\"volumes\":[{\"name\":\"a\",\"path\":\"/\"}]}", "path"},
+        {"{\"volumes\":[{\"name\":\"a\",\"path\":\"/x/../y\"}]}", "path"},
+        {"{\"volumes\":[{\"name\":\"a\",\"path\":\"/x//y\"}]}", "path"},
+        {"{\"volumes\":[{\"name\":\"a\",\"path\":\"/x/\"}]}", "path"},
+        {"{\"volumes\":[{\"name\":\"a\",\"path\":\"/proc/self\"}]}", "/proc"},
+        {"{\"volumes\":[{\"name\":\"a\",\"path\":\"/dev\"}]}", "/dev"},
+        {"{\"volumes\":[{\"name\":\"a\",\"path\":\"/x\\n\"}]}", "path"},
+        {"{\"volumes\":[{\"name\":\"A\",\"path\":\"/x\"}]}", "name"},
+        {"{\"volumes\":[{\"name\":\"a/b\",\"path\":\"/x\"}]}", "name"},
+        {"{\"volumes\":[{\"name\":\"..\",\"path\":\"/x\"}]}", "name"},
+        {"{\"volumes\":[{\"name\":\"aaaaaaaaaabbbbbbbbbbccccccccccd\",\"path\":\"/x\"}]}", "1 to 30"},
+        {"{\"volumes\":[{\"host\":\"/a/../etc\",\"path\":\"/x\"}]}", "host"},
+        {"{\"volumes\":[{\"host\":\"a/b\",\"path\":\"/x\"}]}", "host"},
+        {"{\"volumes\":[{\"host\":\"/a\",\"path\":\"/x\",\"size_mb\":5}]}", "size_mb"},
+        {"{\"volumes\":[{\"name\":\"a\",\"path\":\"/x\",\"size_mb\":0}]}", "size_mb"},
+        {"{\"volumes\":[{\"name\":\"a\",\"path\":\"/x\",\"size_mb\":9000000000}]}", "size_mb"},
+        {"{\"volumes\":[{\"name\":\"a\",\"path\":\"/x\",\"read_only\":1}]}", "read_only"},
+        {"{\"volumes\":[{\"name\":\"a\",\"path\":\"/x\",\"sub_path\":\"/abs\"}]}", "sub_path"},
+        {"{\"volumes\":[{\"name\":\"a\",\"path\":\"/x\",\"sub_path\":\"a/../..\"}]}", "sub_path"},
+        {"{\"volumes\":[{\"name\":\"a\",\"path\":\"/x\",\"mode\":\"rw\"}]}", "\"mode\""},
+        {"{\"volumes\":[{\"name\":\"a\",\"path\":\"/x\"},{\"name\":\"b\",\"path\":\"/x\"}]}", "two have the path /x"},
+        {"{\"volumes\":[1,2,3,4,5,6,7,8,9]}", "volumes"},
+        {"{\"entrypoint\":\"x\"}", "entrypoint"},
+        {"{\"entrypoint\":[]}", "entrypoint"},
+        {"{\"entrypoint\":[\"\"]}", "entrypoint"},
+        {"{\"entrypoint\":[\"x\",1]}", "entrypoint"},
+        {"{\"on_idle\":\"sleep\"}", "on_idle must be \"stop\" or \"pause\""},
+        {"{\"on_idle\":1}", "on_idle must be \"stop\" or \"pause\""},
+        {"{\"resources\":{\"open_files\":15}}", "resources.open_files must be 16 to 1048576"},
+        {"{\"resources\":{\"processes\":1001}}", "resources.processes must be 1 to 1000"},
+        {"{\"resources\":{\"output_mb\":0}}", "output_mb"},
+        {"{\"template\":\"snapshot:\"}", "template"},
+        {"{\"template\":\"snapshot:../x\"}", "template"},
+        {"{\"template\":\"a b\"}", "template"},
         {"{", ""},
         {"[]", ""},
         {"{\"ttl\":900,\"ttl\":901}", ""},
@@ -225,6 +261,38 @@ static void ends(void)
     CHECK_TEXT(told(&ended, "state"), "terminated");
     CHECK_TEXT(told(&ended, "reason"), "released");
     CHECK(late.status == 410 && unknown.status == 404 && odd.status == 404);
+}
+
+static void changes(void)
+{
+    AUTO_ANSWER made = as(stage.ada, "POST", "/threads/change/sandbox",
+                          "{\"on_idle\":\"pause\",\"entrypoint\":[\"sleep\",\"1\"],\"resources\":{\"open_files\":64}}");
+    CHECK(made.status == 201);
+    AUTO_FREE char *path = memory_printf("/sandboxes/%s", told(&made, "sandbox.id"));
+    AUTO_FREE char *pause = memory_printf("%s/pause", path), *resume = memory_printf("%s/resume", path);
+    AUTO_ANSWER paused = as(stage.ada, "POST", pause, "{}");
+    CHECK(paused.status == 200);
+    CHECK_TEXT(told(&paused, "sandbox.state"), "paused");
+    CHECK_TEXT(told(&paused, "sandbox.on_idle"), "pause");
+    AUTO_ANSWER resumed = as(stage.ada, "POST", resume, "");
+    CHECK_TEXT(told(&resumed, "sandbox.state"), "active");
+    AUTO_ANSWER other = as(stage.ada, "PATCH", path,
+                           "{\"resources\":{\"memory_mb\":64},\"metadata\":{\"a\":\"b\"},\"name\":\"changed\"}");
+    CHECK(other.status == 200);
+    CHECK_TEXT(told(&other, "sandbox.name"), "changed");
+    CHECK_TEXT(told(&other, "sandbox.metadata.a"), "b");
+    const json_t *resources = json_object_get(json_object_get(other.json, "sandbox"), "resources");
+    CHECK(json_integer_value(json_object_get(resources, "memory_mb")) == 64 &&
+          json_integer_value(json_object_get(resources, "open_files")) == 64);
+    static const char *const WRONG[] = {"{\"template\":\"x\"}", "{\"resources\":{\"memory_mb\":1}}", "{\"on_idle\":\"x\"}",
+                                        "{\"name\":\"-\"}", "{", "[]"};
+    for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++) {
+        AUTO_ANSWER wrong = as(stage.ada, "PATCH", path, WRONG[i]);
+        CHECK(wrong.status == 400);
+    }
+    AUTO_ANSWER body = as(stage.ada, "POST", pause, "{\"a\":1}"), viewer = as(stage.viewer, "POST", pause, "{}");
+    AUTO_ANSWER odd = as(stage.ada, "POST", "/sandboxes/x/pause", "{}");
+    CHECK(body.status == 400 && viewer.status == 403 && odd.status == 404);
 }
 
 /* ---- what is recorded ---- */
@@ -380,6 +448,7 @@ int main(void)
     everything_said_is_accepted();
     idempotency_key();
     ends();
+    changes();
     refusals_are_recorded();
     not_ready_with_a_full_ledger();
     fifty_clients_one_sandbox();

@@ -190,7 +190,7 @@ static void stage_open(void)
                                                                      .idle_timeout_s = 3600,
                                                                      .max_lifetime_s = 28800,
                                                                      .max_lifetime_max_s = 86400,
-                                                                     .resources = {1000, 512, 1024, 256}},
+                                                                     .resources = {.cpu_milli = 1000, .memory_mb = 512, .disk_mb = 1024, .pids = 256}},
                                                           .wall_ms = clock_wall_ms});
     stage.plane = (struct plane){.leasing = stage.leasing,
                                  .fleet = stage.fleet,

@@ -41,7 +41,7 @@ static void test_lists_and_differences(void)
     presence_hear(node, 1, 1000);
     take(node, true, json_pack("[o, o]", told(A, 10, 100, 1), told(B, 20, 200, 1)), json_array());
     CHECK(node->has_list && node->count == 2 && picked(node) == 2 && picked(node) == 0);
-    CHECK(presence_entry(node, A)->active_ms == 10 && presence_entry(node, A)->memory_bytes == 4096);
+    CHECK(presence_entry(node, A)->active_ms == 10 && presence_entry(node, A)->usage.memory_bytes == 4096);
     /* A sign of life is nothing to ask the ledger about; another deadline or epoch is. */
     presence_hear(node, 1, 2000);
     take(node, false, json_pack("[o]", told(A, 30, 100, 1)), json_array());

@@ -231,36 +231,6 @@ static void an_epoch_only_rises(struct world *world)
 
 /* ---- the audit ---- */
 
-struct audited {
-    const char *action, *remote, *detail;
-    int status;
-    size_t count;
-};
-
-static enum kv_outcome audited_rule(struct kv *kv, void *argument, struct error *err)
-{
-    struct audited *sought = argument;
-    size_t i;
-    json_t *each, *all = audit_list(kv, 0, 1000000, err);
-    sought->count = 0;
-    json_array_foreach (all, i, each)
-        sought->count += text_equal(json_string_value(json_object_get(each, "action")), sought->action) &&
-                         json_integer_value(json_object_get(each, "status")) == sought->status &&
-                         (sought->remote == NULL ||
-                          text_equal(json_string_value(json_object_get(each, "remote")), sought->remote)) &&
-                         (sought->detail == NULL ||
-                          strstr(json_string_value(json_object_get(each, "detail")), sought->detail) != NULL);
-    json_decref(all);
-    return KV_APPLIED;
-}
-
-static size_t audited(struct world *world, struct audited sought)
-{
-    struct error err = {0};
-    CHECK(ledger_run(world->ledger, audited_rule, &sought, &err));
-    return sought.count;
-}
-
 /* What the ledger does not know is told of once and left alone: the ledger may be the wrong one. */
 static void an_empty_ledger_destroys_nothing(struct world *world)
 {

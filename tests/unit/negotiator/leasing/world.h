@@ -34,6 +34,7 @@ struct world {
     pthread_cond_t changed;
     enum fake_mode mode;
     struct error refusal; /* of FAKE_REFUSES */
+    const char *only;     /* mode is of this call alone, all others are answered; NULL: of all */
     struct fake_call *first, **last;
     bool stopping;
     json_t *log;           /* every message, in order */
@@ -50,7 +51,7 @@ struct world {
     unsigned conflict_percent;
 };
 
-static bool fake_place(void *context, const char *isolation UNUSED, char node[static SANDBOX_NODE_BYTES],
+static bool fake_place(void *context, const struct placement *placement UNUSED, char node[static SANDBOX_NODE_BYTES],
                        uint32_t *epoch, struct error *err)
 {
     struct world *world = context;
@@ -121,9 +122,28 @@ static void fake_answer(const struct fake_call *call, const struct error *refusa
         call->done(call->cookie, NULL, refusal);
         return;
     }
-    json_t *reply = json_pack("{s:b, s:{s:s}}", "ok", 1, "sandbox", "isolation", "namespaces");
+    json_t *reply = json_pack("{s:b, s:{s:s, s:s, s:b}, s:O, s:I, s:s, s:s, s:i}", "ok", 1, "sandbox", "isolation",
+                              "namespaces", "storage", "btrfs", "warm", 1, "limits", call->message, "size_bytes",
+                              (json_int_t)4096, "template", "py", "storage", "btrfs", "running", 3);
     call->done(call->cookie, reply, &none);
     json_decref(reply);
+}
+
+/* Of the calls that are not held back. */
+static struct fake_call **fake_next(struct world *world)
+{
+    for (struct fake_call **at = &world->first; *at; at = &(*at)->next) {
+        const char *call = json_string_value(json_object_get((*at)->message, "call"));
+        if (world->stopping || world->mode != FAKE_HOLDS || (world->only && !text_equal(call, world->only)))
+            return at;
+    }
+    return NULL;
+}
+
+static bool fake_refuses(const struct world *world, const struct fake_call *call)
+{
+    const char *name = json_string_value(json_object_get(call->message, "call"));
+    return world->mode == FAKE_REFUSES && (world->only == NULL || text_equal(name, world->only));
 }
 
 static void *fake_node(void *argument)
@@ -131,16 +151,17 @@ static void *fake_node(void *argument)
     struct world *world = argument;
     pthread_mutex_lock(&world->mutex);
     for (;;) {
-        while (!world->stopping && (world->first == NULL || world->mode == FAKE_HOLDS))
+        struct fake_call **at = NULL;
+        while ((at = fake_next(world)) == NULL && !world->stopping)
             pthread_cond_wait(&world->changed, &world->mutex);
-        struct fake_call *call = world->first;
-        if (call == NULL)
+        if (at == NULL)
             break;
-        world->first = call->next;
-        if (world->first == NULL)
-            world->last = &world->first;
+        struct fake_call *call = *at;
+        *at = call->next;
+        if (*at == NULL)
+            world->last = at;
         struct error refusal = {0};
-        if (world->mode == FAKE_REFUSES)
+        if (fake_refuses(world, call))
             refusal = world->refusal;
         if (world->stopping)
             error_set(&refusal, ERROR_NODE_UNREACHABLE, "stopped");
@@ -170,7 +191,7 @@ static struct leasing *world_leasing(struct world *world)
                                                             .idle_timeout_s = 3600,
                                                             .max_lifetime_s = 28800,
                                                             .max_lifetime_max_s = 86400,
-                                                            .resources = {1000, 512, 1024, 256}},
+                                                            .resources = {.cpu_milli = 1000, .memory_mb = 512, .disk_mb = 1024, .pids = 256}},
                                                  .wall_ms = world_clock});
 }
 
@@ -267,6 +288,9 @@ static void world_free(struct world *world)
     free(world);
 }
 
+/** Of that call alone: all others are answered. */
+static UNUSED void world_set_mode_of(struct world *world, const char *call, enum fake_mode mode, enum error_kind kind);
+
 static UNUSED void world_set_mode(struct world *world, enum fake_mode mode, enum error_kind kind)
 {
     pthread_mutex_lock(&world->mutex);
@@ -276,6 +300,28 @@ static UNUSED void world_set_mode(struct world *world, enum fake_mode mode, enum
         error_set(&world->refusal, kind, "as told");
     pthread_cond_broadcast(&world->changed);
     pthread_mutex_unlock(&world->mutex);
+}
+
+static UNUSED void world_set_mode_of(struct world *world, const char *call, enum fake_mode mode, enum error_kind kind)
+{
+    pthread_mutex_lock(&world->mutex);
+    world->only = call;
+    pthread_mutex_unlock(&world->mutex);
+    world_set_mode(world, mode, kind);
+}
+
+/** The last message of that call; NULL when there was none. The caller decrefs. */
+static UNUSED json_t *world_last_call(struct world *world, const char *call)
+{
+    json_t *found = NULL;
+    pthread_mutex_lock(&world->mutex);
+    for (size_t i = json_array_size(world->log); i > 0 && found == NULL; i--) {
+        json_t *message = json_array_get(world->log, i - 1);
+        if (text_equal(json_string_value(json_object_get(message, "call")), call))
+            found = json_deep_copy(message);
+    }
+    pthread_mutex_unlock(&world->mutex);
+    return found;
 }
 
 /** How many messages of that call about that sandbox (NULL: any) the node got. */
@@ -527,6 +573,38 @@ static UNUSED void delta_beat(struct world *world, json_t *sandboxes)
 static UNUSED json_t *on_node(const char *id, int64_t active_at, int64_t deadline)
 {
     return json_pack("{s:s, s:I, s:I}", "id", id, "active_at", (json_int_t)active_at, "deadline", (json_int_t)deadline);
+}
+
+/* ---- the audit ---- */
+
+struct audited {
+    const char *action, *remote, *detail;
+    int status;
+    size_t count;
+};
+
+static UNUSED enum kv_outcome audited_rule(struct kv *kv, void *argument, struct error *err)
+{
+    struct audited *sought = argument;
+    size_t i;
+    json_t *each, *all = audit_list(kv, 0, 1000000, err);
+    sought->count = 0;
+    json_array_foreach (all, i, each)
+        sought->count += text_equal(json_string_value(json_object_get(each, "action")), sought->action) &&
+                         json_integer_value(json_object_get(each, "status")) == sought->status &&
+                         (sought->remote == NULL ||
+                          text_equal(json_string_value(json_object_get(each, "remote")), sought->remote)) &&
+                         (sought->detail == NULL ||
+                          strstr(json_string_value(json_object_get(each, "detail")), sought->detail) != NULL);
+    json_decref(all);
+    return KV_APPLIED;
+}
+
+static UNUSED size_t audited(struct world *world, struct audited sought)
+{
+    struct error err = {0};
+    CHECK(ledger_run(world->ledger, audited_rule, &sought, &err));
+    return sought.count;
 }
 
 /** Runs `scenario` with a calm store and with one that refuses 40 % of what it compares. */

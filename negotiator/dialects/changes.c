@@ -1,0 +1,101 @@
+/* changes.c - the native dialect's changes of a living sandbox: pause, resume, PATCH (protocol.md, 2). */
+#include "negotiator/dialects/errand.h"
+#include "negotiator/dialects/shown.h"
+#include "negotiator/dialects/waiting.h"
+#include "negotiator/dialects/wish.h"
+#include "negotiator/leasing/changing.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <stdlib.h>
+
+enum { CHANGE_BODY_BYTES = 65536, EMPTY_BODY_BYTES = 1024 };
+
+/* One change on its way through the rules and a node. */
+struct alteration {
+    struct errand errand;
+    struct changing *changing; /* owned; the rules' until they answer */
+};
+
+static void print_change(struct http_request *request, struct errand *errand)
+{
+    const struct changing *changing = ((struct alteration *)errand)->changing;
+    if (changing->refusal.kind != ERROR_NONE)
+        waiting_refuse(request, &changing->refusal);
+    else
+        http_reply_json(request, 200, json_pack("{s:o}", "sandbox", shown_sandbox(&changing->sandbox)));
+}
+
+static void free_change(struct errand *errand)
+{
+    struct alteration *alteration = (struct alteration *)errand;
+    changing_free(alteration->changing);
+    free(alteration);
+}
+
+static void answered(void *cookie, struct changing *changing)
+{
+    struct alteration *alteration = cookie;
+    alteration->changing = changing;
+    errand_return(&alteration->errand);
+}
+
+static bool read_change(const struct http_request *request, struct changing *changing, struct error *err)
+{
+    const char *id = http_request_parameter(request, "sandbox_id");
+    if (!plane_caller(request, &changing->caller, err))
+        return false;
+    if (!random_is_id(id, "sbx") || !text_copy(changing->sandbox_id, sizeof changing->sandbox_id, id))
+        return error_set(err, ERROR_NOT_FOUND, "no such sandbox; an id looks like sbx_ and 20 of a-z0-9");
+    json_t *body = http_request_json(request, err);
+    if (body == NULL)
+        return false;
+    bool is_update = changing->verb == CHANGING_UPDATE;
+    bool read = is_update ? wish_read_change(&changing->wanted, body, err)
+                          : json_object_size(body) == 0 || error_set(err, ERROR_INVALID, "the body must be {}");
+    json_decref(body);
+    return read;
+}
+
+static void change(struct http_request *request, enum changing_verb verb)
+{
+    struct error err = {0};
+    struct alteration *alteration = memory_new(sizeof *alteration);
+    errand_begin(&alteration->errand, request);
+    alteration->errand.print = print_change;
+    alteration->errand.free = free_change;
+    struct changing *changing = alteration->changing = changing_new();
+    changing->verb = verb;
+    changing->answered = answered;
+    changing->cookie = alteration;
+    if (read_change(request, changing, &err) && leasing_change(plane_of(request)->leasing, changing, &err))
+        return; /* the rules have it */
+    free_change(&alteration->errand);
+    plane_refuse(request, &err);
+}
+
+static void pause_sandbox(struct http_request *request)
+{
+    change(request, CHANGING_PAUSE);
+}
+
+static void resume_sandbox(struct http_request *request)
+{
+    change(request, CHANGING_RESUME);
+}
+
+static void update_sandbox(struct http_request *request)
+{
+    change(request, CHANGING_UPDATE);
+}
+
+struct plane_rows changes_rows(void)
+{
+    static const struct http_route ROWS[] = {
+        {"PATCH", "/sandboxes/{sandbox_id}", HTTP_BEARER | HTTP_API_KEY, "user", CHANGE_BODY_BYTES, update_sandbox},
+        {"POST", "/sandboxes/{sandbox_id}/pause", HTTP_BEARER | HTTP_API_KEY, "user", EMPTY_BODY_BYTES, pause_sandbox},
+        {"POST", "/sandboxes/{sandbox_id}/resume", HTTP_BEARER | HTTP_API_KEY, "user", EMPTY_BODY_BYTES,
+         resume_sandbox},
+    };
+    return (struct plane_rows){ROWS, sizeof ROWS / sizeof *ROWS};
+}

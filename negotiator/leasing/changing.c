@@ -1,0 +1,439 @@
+#include "negotiator/leasing/changing.h"
+
+#include "negotiator/leasing/leasing_internal.h"
+#include "shared/base/log.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const json_int_t MIB = 1024 * 1024;
+static const int64_t REFUSED_AGAIN_MS = 300000; /* its node cannot pause it */
+
+struct changing *changing_new(void)
+{
+    return memory_new(sizeof(struct changing));
+}
+
+void changing_free(struct changing *changing)
+{
+    if (changing == NULL)
+        return;
+    wanted_done(&changing->wanted);
+    sandbox_done(&changing->sandbox);
+    free(changing);
+}
+
+static void answer(struct changing *changing)
+{
+    if (changing->answered)
+        changing->answered(changing->cookie, changing);
+    else
+        changing_free(changing);
+}
+
+/* --- one at a time --- */
+
+struct turn {
+    char id[RANDOM_ID_BYTES];
+    struct changing *first, **last; /* who wait for it; owned */
+    unsigned count;
+};
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(((const struct turn *)a)->id, ((const struct turn *)b)->id);
+}
+
+static struct turn *find_turn(const struct changes *changes, const char *id)
+{
+    struct turn sought = {.count = 0};
+    if (!text_copy(sought.id, sizeof sought.id, id))
+        return NULL;
+    void *const *found = tfind(&sought, &changes->root, compare);
+    return found ? *found : NULL;
+}
+
+static void begin_turn(struct changes *changes, const char *id)
+{
+    struct turn *turn = memory_new(sizeof *turn);
+    turn->last = &turn->first;
+    if (!text_copy(turn->id, sizeof turn->id, id) || tsearch(turn, &changes->root, compare) == NULL)
+        abort(); /* ids are ours; and memory ended */
+}
+
+static void free_turn(void *held)
+{
+    struct turn *turn = held;
+    for (struct changing *next, *each = turn->first; each; each = next) {
+        next = each->next;
+        error_set(&each->refusal, ERROR_STARTING, "the negotiator stops; ask again");
+        answer(each);
+    }
+    free(turn);
+}
+
+void changes_done(struct changes *changes)
+{
+    tdestroy(changes->root, free_turn);
+    changes->root = NULL;
+}
+
+static void check_submit(struct changing *changing);
+
+/* The next one's rules run again: what he asked for may be another matter by now. */
+static void end_turn(struct leasing *leasing, const char *id)
+{
+    struct turn *turn = find_turn(&leasing->changes, id);
+    struct changing *next = turn->first;
+    if (next == NULL) {
+        tdelete(turn, &leasing->changes.root, compare);
+        free(turn);
+        return;
+    }
+    turn->first = next->next;
+    if (turn->first == NULL)
+        turn->last = &turn->first;
+    turn->count--;
+    next->next = NULL;
+    next->has_turn = true;
+    check_submit(next);
+}
+
+static void finish(struct changing *changing)
+{
+    struct leasing *leasing = changing->leasing;
+    if (changing->has_turn)
+        end_turn(leasing, changing->sandbox_id);
+    answer(changing);
+}
+
+/* --- what may be done --- */
+
+static const char *action_of(const struct changing *changing)
+{
+    static const char *const ACTIONS[] = {[CHANGING_PAUSE] = "sandbox.pause",
+                                          [CHANGING_RESUME] = "sandbox.resume",
+                                          [CHANGING_UPDATE] = "sandbox.update"};
+    return ACTIONS[changing->verb];
+}
+
+static bool audit(struct work *work, const struct changing *changing, const char *detail)
+{
+    bool done = changing->refusal.kind == ERROR_NONE;
+    const struct sandbox *sandbox = &changing->sandbox;
+    struct audit_record record = {.node = sandbox->node,
+                                  .action = action_of(changing),
+                                  .outcome = done ? "ok" : changing->by_itself ? "failed" : "refused",
+                                  .principal = changing->by_itself ? sandbox->principal : NULL,
+                                  .status = done ? 200 : error_http_status(changing->refusal.kind),
+                                  .sandbox_id = sandbox->revision ? sandbox->id : changing->sandbox_id,
+                                  .detail = done ? detail : changing->refusal.message};
+    return store_audit(work, changing->by_itself ? NULL : &changing->caller, &record);
+}
+
+static bool is_open(struct changing *changing)
+{
+    const struct sandbox *sandbox = &changing->sandbox;
+    if (!sandbox_is_live(sandbox))
+        return error_set(&changing->refusal, ERROR_GONE, "sandbox %s has ended%s%s", sandbox->id,
+                         sandbox->reason[0] ? ": " : "", sandbox->reason);
+    return sandbox->state != SANDBOX_PROVISIONING ||
+           error_set(&changing->refusal, ERROR_STARTING, "sandbox %s is still being made; ask again", sandbox->id);
+}
+
+static bool is_reachable(const struct work *work, struct changing *changing)
+{
+    const struct leasing_nodes *nodes = &work->leasing->options.nodes;
+    char url[SANDBOX_URL_BYTES];
+    enum node_life life = nodes->find(nodes->context, changing->sandbox.node, url);
+    return life == NODE_ALIVE || life == NODE_SUSPECT ||
+           error_set(&changing->refusal, ERROR_NODE_UNREACHABLE, "node %s, which has sandbox %s, does not answer",
+                     changing->sandbox.node, changing->sandbox.id);
+}
+
+static bool is_name_free(struct work *work, struct changing *changing)
+{
+    char holder[RANDOM_ID_BYTES];
+    const struct sandbox *sandbox = &changing->sandbox;
+    if (changing->wanted.name[0] == '\0' || strcmp(changing->wanted.name, sandbox->name) == 0)
+        return true;
+    if (!store_get_name(work, sandbox->principal, changing->wanted.name, holder))
+        return false;
+    return holder[0] == '\0' ||
+           error_set(&changing->refusal, ERROR_CONFLICT, "the name %s is taken by sandbox %s", changing->wanted.name,
+                     holder);
+}
+
+static bool has_resources(const struct resources *resources)
+{
+    return resources->cpu_milli || resources->memory_mb || resources->disk_mb || resources->pids ||
+           resources->open_files || resources->processes || resources->output_mb;
+}
+
+static bool check(struct work *work, struct changing *changing)
+{
+    const struct caller *caller = &changing->caller;
+    if (!changing->by_itself && !caller_may(caller, ROLE_USER, &changing->refusal))
+        return false;
+    if (!store_get_sandbox(work, changing->sandbox_id, &changing->sandbox))
+        return false;
+    bool is_ours = changing->by_itself || caller->principal.role == ROLE_ADMIN ||
+                   strcmp(changing->sandbox.principal, caller->principal.name) == 0;
+    if (changing->sandbox.revision == 0 || !is_ours)
+        return error_set(&changing->refusal, ERROR_NOT_FOUND, "no sandbox %s", changing->sandbox_id);
+    changing->needs_node = changing->verb != CHANGING_UPDATE || has_resources(&changing->wanted.resources);
+    return is_open(changing) && is_name_free(work, changing) &&
+           (!changing->needs_node || is_reachable(work, changing));
+}
+
+static enum kv_outcome refuse(struct work *work, struct changing *changing)
+{
+    AUTO(kv_change) *change = kv_change_new();
+    struct work own = *work;
+    own.change = change;
+    return audit(&own, changing, "") ? store_apply(&own) : KV_FAILED;
+}
+
+static enum kv_outcome check_rule(struct kv *kv, void *argument, struct error *err)
+{
+    struct changing *changing = argument;
+    AUTO(kv_change) *change = kv_change_new();
+    struct work work = work_begin(changing->leasing, kv, change, err);
+    changing->refusal = (struct error){0};
+    changing->skipped = false;
+    sandbox_done(&changing->sandbox);
+    if (!check(&work, changing)) {
+        changing->skipped = changing->by_itself; /* the next look sees what it is */
+        return changing->refusal.kind == ERROR_NONE ? KV_FAILED : changing->by_itself ? KV_APPLIED : refuse(&work, changing);
+    }
+    changing->skipped = changing->by_itself && changing->sandbox.state != SANDBOX_ACTIVE;
+    return KV_APPLIED;
+}
+
+/* --- what came of it --- */
+
+static void take_limits(struct resources *resources, const struct resources *in_force)
+{
+    int64_t *const to[] = {&resources->cpu_milli,  &resources->memory_mb, &resources->disk_mb,  &resources->pids,
+                           &resources->open_files, &resources->processes, &resources->output_mb};
+    const int64_t from[] = {in_force->cpu_milli,  in_force->memory_mb, in_force->disk_mb,  in_force->pids,
+                            in_force->open_files, in_force->processes, in_force->output_mb};
+    for (size_t i = 0; i < sizeof from / sizeof *from; i++)
+        *to[i] = from[i] ? from[i] : *to[i];
+}
+
+/* A name that was taken meanwhile: the limits are in force all the same, and the row says so. */
+static bool rename_it(struct work *work, struct changing *changing)
+{
+    struct sandbox *sandbox = &changing->sandbox;
+    const char *name = changing->wanted.name;
+    if (name[0] == '\0' || strcmp(name, sandbox->name) == 0)
+        return true;
+    if (!is_name_free(work, changing))
+        return changing->refusal.kind != ERROR_NONE;
+    store_free_name(work, sandbox);
+    memcpy(sandbox->name, name, sizeof sandbox->name);
+    store_take_name(work, sandbox);
+    return true;
+}
+
+static bool update(struct work *work, struct changing *changing)
+{
+    struct sandbox *sandbox = &changing->sandbox;
+    const struct wanted *wanted = &changing->wanted;
+    take_limits(&sandbox->resources, &changing->in_force);
+    if (!rename_it(work, changing))
+        return false;
+    bool is_whole = changing->refusal.kind == ERROR_NONE;
+    if (!is_whole && changing->needs_node)
+        (void)error_prefix(&changing->refusal, "the resources were changed, but nothing else");
+    if (is_whole && wanted->on_idle_given)
+        sandbox->on_idle = wanted->on_idle;
+    if (is_whole && wanted->metadata) {
+        json_decref(sandbox->metadata);
+        sandbox->metadata = json_incref(wanted->metadata);
+    }
+    return true;
+}
+
+static bool apply(struct work *work, struct changing *changing)
+{
+    struct sandbox *sandbox = &changing->sandbox;
+    if (changing->verb == CHANGING_UPDATE && !update(work, changing))
+        return false;
+    if (changing->verb != CHANGING_UPDATE)
+        sandbox_set_paused(sandbox, changing->verb == CHANGING_PAUSE, work->now);
+    store_put_sandbox(work, sandbox);
+    store_watch(work, sandbox, work->now); /* its leases end at other times now */
+    return audit(work, changing, changing->by_itself ? "idle" : "");
+}
+
+/* The node said no. What nobody asked for is not tried at once again. */
+static bool fail(struct work *work, struct changing *changing)
+{
+    const struct sandbox *sandbox = &changing->sandbox;
+    enum error_kind kind = changing->failure.kind;
+    bool is_gone = kind == ERROR_NOT_FOUND || kind == ERROR_GONE;
+    error_set(&changing->refusal, is_gone ? ERROR_GONE : settle_kind(kind), "%s", changing->failure.message);
+    if (changing->by_itself && changing->refusal.kind == ERROR_NODE_UNREACHABLE)
+        return true; /* the next look tries it again, and sees whether the node is lost */
+    if (changing->by_itself && sandbox_is_live(sandbox))
+        store_watch(work, sandbox, work->now + REFUSED_AGAIN_MS);
+    return audit(work, changing, "");
+}
+
+static enum kv_outcome apply_rule(struct kv *kv, void *argument, struct error *err)
+{
+    struct changing *changing = argument;
+    AUTO(kv_change) *change = kv_change_new();
+    struct work work = work_begin(changing->leasing, kv, change, err);
+    changing->refusal = (struct error){0};
+    if (!store_get_sandbox(&work, changing->sandbox_id, &changing->sandbox))
+        return KV_FAILED;
+    if (changing->failure.kind != ERROR_NONE)
+        return fail(&work, changing) ? store_apply(&work) : KV_FAILED;
+    if (!is_open(changing))
+        return refuse(&work, changing);
+    return apply(&work, changing) ? store_apply(&work) : KV_FAILED;
+}
+
+/* --- its way --- */
+
+static void applied(void *argument, const struct error *err)
+{
+    struct changing *changing = argument;
+    if (err->kind != ERROR_NONE)
+        changing->refusal = *err;
+    if (changing->by_itself && changing->refusal.kind != ERROR_NONE)
+        log_warn("leasing", "sandbox %s is idle and cannot be paused: %s", changing->sandbox_id,
+                 changing->refusal.message);
+    finish(changing);
+}
+
+static int64_t in_mib(const json_t *bytes)
+{
+    return (json_integer_value(bytes) + MIB - 1) / MIB;
+}
+
+static int64_t amount(const json_t *limits, const char *name)
+{
+    json_int_t value = json_integer_value(json_object_get(limits, name));
+    return value > 0 ? value : 0;
+}
+
+static void read_limits(struct resources *to, const json_t *limits)
+{
+    *to = (struct resources){.cpu_milli = amount(limits, "cpu_milli"),
+                             .memory_mb = in_mib(json_object_get(limits, "memory_bytes")),
+                             .disk_mb = in_mib(json_object_get(limits, "disk_bytes")),
+                             .pids = amount(limits, "pids"),
+                             .open_files = amount(limits, "open_files"),
+                             .processes = amount(limits, "commands"),
+                             .output_mb = in_mib(json_object_get(limits, "output_bytes"))};
+}
+
+static void node_answered(void *cookie, const json_t *reply, const struct error *err)
+{
+    struct changing *changing = cookie;
+    changing->failure = *err;
+    changing->in_force = changing->wanted.resources;
+    const json_t *limits = json_object_get(reply, "limits");
+    if (json_is_object(limits))
+        read_limits(&changing->in_force, limits);
+    ledger_submit(changing->leasing->options.ledger, apply_rule, applied, changing);
+}
+
+static json_t *message_of(const struct changing *changing)
+{
+    static const char *const CALLS[] = {
+        [CHANGING_PAUSE] = "pause", [CHANGING_RESUME] = "resume", [CHANGING_UPDATE] = "limits"};
+    const struct resources *resources = &changing->wanted.resources;
+    json_t *message = json_pack("{s:s, s:s}", "call", CALLS[changing->verb], "id", changing->sandbox_id);
+    if (changing->verb != CHANGING_UPDATE)
+        return message;
+    json_t *limits = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "cpu_milli", (json_int_t)resources->cpu_milli,
+                               "memory_bytes", resources->memory_mb * MIB, "disk_bytes", resources->disk_mb * MIB,
+                               "pids", (json_int_t)resources->pids, "open_files", (json_int_t)resources->open_files,
+                               "commands", (json_int_t)resources->processes, "output_bytes",
+                               resources->output_mb * MIB);
+    json_object_update(message, limits);
+    json_decref(limits);
+    return message;
+}
+
+static void start(struct changing *changing)
+{
+    struct leasing *leasing = changing->leasing;
+    const struct leasing_nodes *nodes = &leasing->options.nodes;
+    if (atomic_load(&leasing->stopping)) {
+        error_set(&changing->refusal, ERROR_STARTING, "the negotiator stops; ask again");
+        finish(changing);
+    } else if (changing->needs_node) {
+        nodes->call(nodes->context, changing->sandbox.node, message_of(changing), node_answered, changing);
+    } else {
+        ledger_submit(leasing->options.ledger, apply_rule, applied, changing);
+    }
+}
+
+static void wait_for_turn(struct turn *turn, struct changing *changing)
+{
+    if (turn->count >= CHANGING_WAITERS_MAX) {
+        error_set(&changing->refusal, ERROR_RATE_LIMITED, "%d changes wait for sandbox %s; ask again later",
+                  CHANGING_WAITERS_MAX, changing->sandbox_id);
+        answer(changing);
+        return;
+    }
+    *turn->last = changing;
+    turn->last = &changing->next;
+    turn->count++;
+}
+
+static void checked(void *argument, const struct error *err)
+{
+    struct changing *changing = argument;
+    struct changes *changes = &changing->leasing->changes;
+    struct turn *turn = find_turn(changes, changing->sandbox_id);
+    if (err->kind != ERROR_NONE)
+        changing->refusal = *err;
+    if (changing->refusal.kind != ERROR_NONE || changing->skipped || (changing->by_itself && turn)) {
+        finish(changing);
+        return;
+    }
+    if (turn && !changing->has_turn) {
+        wait_for_turn(turn, changing);
+        return;
+    }
+    if (turn == NULL)
+        begin_turn(changes, changing->sandbox_id);
+    changing->has_turn = true;
+    start(changing);
+}
+
+static void check_submit(struct changing *changing)
+{
+    ledger_submit(changing->leasing->options.ledger, check_rule, checked, changing);
+}
+
+bool leasing_change(struct leasing *leasing, struct changing *changing, struct error *err)
+{
+    if (!wanted_check(&changing->wanted, &leasing->options.limits, err))
+        return false;
+    changing->leasing = leasing;
+    check_submit(changing);
+    return true;
+}
+
+void changing_sleep(struct leasing *leasing, const char *sandbox_id)
+{
+    struct changing *changing = changing_new();
+    changing->leasing = leasing;
+    changing->verb = CHANGING_PAUSE;
+    changing->by_itself = true;
+    if (!text_copy(changing->sandbox_id, sizeof changing->sandbox_id, sandbox_id) || atomic_load(&leasing->stopping))
+        changing_free(changing);
+    else
+        check_submit(changing);
+}

@@ -1,0 +1,48 @@
+/** changing.h - what is done to one living sandbox and needs its node: pause, resume, other limits; and what hangs on
+ *  that: its name, metadata, what it does when idle. The row says what the node said yes to, never more.
+ *
+ *  One change of a sandbox at a time, in the order they came: so the row and the node cannot part. */
+#pragma once
+
+#include "negotiator/leasing/leasing.h"
+
+#define CHANGING_WAITERS_MAX 32 /* for their turn at one sandbox */
+
+enum changing_verb {
+    CHANGING_PAUSE,  /* nothing in it runs until somebody uses it; again: as well */
+    CHANGING_RESUME, /* likewise */
+    CHANGING_UPDATE  /* `wanted` says what: resources, on_idle, metadata, name; what it does not say stays */
+};
+
+/** The question above, the answer below. */
+struct changing {
+    enum changing_verb verb;
+    struct caller caller;
+    char sandbox_id[RANDOM_ID_BYTES];
+    struct wanted wanted;
+    void (*answered)(void *cookie, struct changing *changing); /* on the ledger thread; the callee's from then on */
+    void *cookie;
+
+    struct error refusal; /* ERROR_NONE: done */
+    struct sandbox sandbox;
+
+    struct leasing *leasing; /* private, as all below */
+    struct changing *next;
+    bool by_itself;   /* nobody asked: it is idle */
+    bool has_turn;    /* it is its sandbox's one */
+    bool needs_node;  /* set by the first rule */
+    bool skipped;     /* by_itself: there is nothing to do any more */
+    struct error failure;        /* of the node */
+    struct resources in_force;   /* as the node said; 0: it said nothing of it */
+};
+
+/** An empty question. */
+struct changing *changing_new(void);
+/** With all it owns; NULL is allowed. */
+void changing_free(struct changing *changing);
+DEFINE_AUTO(changing)
+
+/** Checks the bounds of what is wanted and queues it; takes it. ERROR_INVALID at once, then it stays the caller's. Any
+ *  thread. Who may: the owner and admins; NOT_FOUND, GONE, STARTING, CONFLICT (a name), RATE_LIMITED, NODE_UNREACHABLE
+ *  and what the node refuses come as changing->refusal. */
+bool leasing_change(struct leasing *leasing, struct changing *changing, struct error *err) MUST_USE;

@@ -1,0 +1,104 @@
+/* creating.c - a negotiation that finds nothing to attach to: a new sandbox, its name and its place. */
+#include "negotiator/leasing/families.h"
+#include "negotiator/leasing/leasing_internal.h"
+#include "negotiator/leasing/naming.h"
+#include "shared/base/text.h"
+
+#include <string.h>
+
+enum { NAME_TRIES = 16, NAME_TRIES_PLAIN = 8 };
+
+static int64_t or_default(int64_t value, int64_t fallback)
+{
+    return value ? value : fallback;
+}
+
+static bool name_it(struct work *work, struct negotiation *n)
+{
+    char holder[RANDOM_ID_BYTES];
+    const char *owner = caller_owner(&n->caller);
+    if (n->wanted.name[0]) {
+        memcpy(n->sandbox.name, n->wanted.name, sizeof n->sandbox.name);
+        if (!store_get_name(work, owner, n->sandbox.name, holder))
+            return false;
+        return holder[0] == '\0' ||
+               error_set(&n->refusal, ERROR_CONFLICT, "the name %s is taken by sandbox %s", n->sandbox.name, holder);
+    }
+    for (int i = 0; i < NAME_TRIES; i++) {
+        naming_pick(n->sandbox.name, i >= NAME_TRIES_PLAIN);
+        if (!store_get_name(work, owner, n->sandbox.name, holder))
+            return false;
+        if (holder[0] == '\0')
+            return true;
+    }
+    return error_set(&n->refusal, ERROR_QUOTA, "no free name was found; give one");
+}
+
+static bool fill_sandbox(struct work *work, struct negotiation *n)
+{
+    const struct wanted *wanted = &n->wanted;
+    const struct resources *fallback = &work->leasing->options.limits.resources;
+    struct sandbox *sandbox = &n->sandbox;
+    random_id(sandbox->id, "sbx");
+    sandbox->state = SANDBOX_PROVISIONING;
+    sandbox->created_at = sandbox->state_since = work->now;
+    sandbox->epoch = 1;
+    sandbox->resources = (struct resources){.cpu_milli = or_default(wanted->resources.cpu_milli, fallback->cpu_milli),
+                                            .memory_mb = or_default(wanted->resources.memory_mb, fallback->memory_mb),
+                                            .disk_mb = or_default(wanted->resources.disk_mb, fallback->disk_mb),
+                                            .pids = or_default(wanted->resources.pids, fallback->pids),
+                                            .open_files = wanted->resources.open_files,
+                                            .processes = wanted->resources.processes,
+                                            .output_mb = wanted->resources.output_mb};
+    sandbox->on_idle = wanted->on_idle;
+    sandbox->env = json_incref(wanted->env);
+    sandbox->metadata = json_incref(wanted->metadata);
+    sandbox->volumes = json_array_size(wanted->volumes) > 0 ? json_incref(wanted->volumes) : NULL;
+    sandbox->entrypoint = json_incref(wanted->entrypoint);
+    sandbox_add_thread(sandbox, n->thread_id);
+    return text_copy(sandbox->principal, sizeof sandbox->principal, caller_owner(&n->caller)) &&
+           text_copy(sandbox->template_name, SANDBOX_WORD_BYTES,
+                     wanted->template_name[0] ? wanted->template_name : "base") &&
+           text_copy(sandbox->isolation, SANDBOX_WORD_BYTES, wanted->isolation[0] ? wanted->isolation : "auto") &&
+           text_copy(sandbox->idempotency, sizeof sandbox->idempotency, n->idempotency);
+}
+
+/* Once, however often a conflict runs the rule again: the node counts each place as used. */
+static bool place(const struct work *work, struct negotiation *n)
+{
+    const struct leasing_nodes *nodes = &work->leasing->options.nodes;
+    const struct placement where = {.isolation = n->sandbox.isolation, .template_name = n->sandbox.template_name};
+    if (n->placed[0] == '\0' &&
+        !nodes->place(nodes->context, &where, n->placed, &n->placed_epoch, &n->refusal)) {
+        n->placed[0] = '\0';
+        return false;
+    }
+    memcpy(n->sandbox.node, n->placed, sizeof n->sandbox.node);
+    n->sandbox.node_epoch = n->placed_epoch;
+    return true;
+}
+
+bool creating_decide(struct work *work, struct negotiation *n, uint64_t stale, struct once once)
+{
+    struct sandbox *sandbox = &n->sandbox;
+    sandbox_done(sandbox);
+    if (n->wanted.snapshot[0] || json_array_size(n->wanted.volumes) > 0)
+        return error_set(&n->refusal, ERROR_INVALID, "snapshots and volumes are not served yet");
+    if (!fill_sandbox(work, n))
+        return error_set(work->err, ERROR_INTERNAL, "a sandbox's row does not fit");
+    if (!name_it(work, n) || !place(work, n)) {
+        sandbox_done(sandbox); /* its id never was */
+        return false;
+    }
+    n->lease = negotiate_lease(work, n, stale);
+    sandbox->deadline = n->lease.max_expires_at;
+    n->created = true;
+    store_put_sandbox(work, sandbox);
+    store_put_lease(work, sandbox->principal, &n->lease);
+    family_note_lease(work, sandbox->principal, &n->lease);
+    store_take_name(work, sandbox);
+    store_own(work, sandbox);
+    store_watch(work, sandbox, work->now + ENDING_DESTROY_AGAIN_MS);
+    return negotiate_remember(work, n, once);
+}
+
