@@ -125,8 +125,7 @@ static void link_close(struct link *link)
 static bool link_open(struct link *link, struct client *owner, uint16_t port)
 {
     char byte;
-    if (link->fd >= 0 && link->port == port && recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
-        errno == EAGAIN)
+    if (link->fd >= 0 && link->port == port && recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN)
         return true;
     link_close(link);
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
