@@ -16,8 +16,8 @@ struct watching {
     bool (*visit)(void *cookie, const json_t *metrics);
     void *cookie;
     size_t seen;
-    bool is_other; /* the event that comes is of another kind */
-    bool is_left;  /* visit has enough */
+    enum { METRICS, FAILURE, OTHER } kind; /* of the event that comes */
+    bool is_left;                          /* visit has enough */
 };
 
 bool remote_metrics_get(const struct grant *grant, json_t **metrics, struct error *err)
@@ -27,34 +27,44 @@ bool remote_metrics_get(const struct grant *grant, json_t **metrics, struct erro
     return call_json(&call, metrics, NULL, err);
 }
 
-/* An event is over: false when nobody wants more. */
-static bool take_event(struct watching *watching)
+/* An event is over: false when nothing more is to come, with err. */
+static bool take_event(struct watching *watching, struct error *err)
 {
-    bool is_wanted = watching->data.length > 0 && !watching->is_other;
-    json_t *metrics = is_wanted ? json_loadb(watching->data.data, watching->data.length, 0, NULL) : NULL;
-    watching->data.length = 0;
-    watching->is_other = false;
-    if (!json_is_object(metrics)) {
-        json_decref(metrics);
-        return true;
+    json_t *event = watching->data.length ? json_loadb(watching->data.data, watching->data.length, 0, NULL) : NULL;
+    bool goes_on = true;
+    if (json_is_object(event) && watching->kind == METRICS) {
+        watching->seen++;
+        watching->is_left = !watching->visit(watching->cookie, event);
+        goes_on = !watching->is_left || error_set(err, ERROR_GONE, "enough was seen");
+    } else if (json_is_object(event) && watching->kind == FAILURE) {
+        const char *message = json_string_value(json_object_get(event, "message"));
+        goes_on = error_set(err, error_kind_of_code(json_string_value(json_object_get(event, "code"))), "%s",
+                            message ? message : "the node ended the stream without a reason");
     }
-    watching->seen++;
-    watching->is_left = !watching->visit(watching->cookie, metrics);
-    json_decref(metrics);
-    return !watching->is_left;
+    json_decref(event);
+    watching->data.length = 0;
+    watching->kind = METRICS;
+    return goes_on;
 }
 
-static bool take_line(struct watching *watching)
+static bool starts_with(const char *line, size_t length, const char *start)
+{
+    return length >= strlen(start) && memcmp(line, start, strlen(start)) == 0;
+}
+
+static bool take_line(struct watching *watching, struct error *err)
 {
     const char *line = watching->line.data ? watching->line.data : "";
     size_t length = watching->line.length;
     length -= length > 0 && line[length - 1] == '\r';
     if (length == 0)
-        return take_event(watching);
-    if (length >= 5 && memcmp(line, "data:", 5) == 0)
+        return take_event(watching, err);
+    if (starts_with(line, length, "data:"))
         text_append(&watching->data, line + 5, length - 5);
-    else if (length >= 6 && memcmp(line, "event:", 6) == 0)
-        watching->is_other = memmem(line, length, "metrics", 7) == NULL;
+    else if (starts_with(line, length, "event:"))
+        watching->kind = memmem(line, length, "metrics", 7) ? METRICS
+                         : memmem(line, length, "error", 5) ? FAILURE
+                                                            : OTHER;
     return true;
 }
 
@@ -71,8 +81,8 @@ static bool on_bytes(void *cookie, const void *data, size_t size, struct error *
         at += length + (stop != NULL);
         if (!stop)
             break;
-        if (!take_line(watching))
-            return error_set(err, ERROR_GONE, "enough was seen");
+        if (!take_line(watching, err))
+            return false;
         watching->line.length = 0;
     }
     return true;

@@ -105,17 +105,17 @@ static bool show_once(const struct top_options *options, const struct grant *gra
     return true;
 }
 
-/* Until Ctrl-C: a stream ends with its token, and is taken up with the next one. */
+/* Until Ctrl-C: a stream ends with its token, and is taken up with the next one. *is_over: what was seen has ended. */
 static bool show_on(const struct top_options *options, struct grant *grant, const struct place *place,
-                    const struct grant_request *request, struct error *err)
+                    const struct grant_request *request, bool *is_over, struct error *err)
 {
     struct watching watching = {.grant = grant};
-    size_t seen;
     bool going = true;
     while (going) {
-        seen = 0;
+        size_t seen = 0;
         going = remote_metrics_watch(grant, (unsigned)options->interval_s, draw, &watching, &seen, err);
-        if (going || seen > 0) {
+        *is_over = !going && watching.before && err->kind == ERROR_GONE;
+        if (!*is_over && (going || seen > 0)) {
             *err = (struct error){0};
             wait_interval(options);
             grant_done(grant);
@@ -151,11 +151,12 @@ static int show_one(const struct top_options *options, const struct place *place
     AUTO_GRANT grant = {0};
     if (!thread || !grant_get(&grant, place, &request, &err))
         return cli_fail_usual(&err, CLI_FAILED);
-    bool negotiated = false, done;
+    bool negotiated = false, is_over = false, done;
     do {
         cli_tell_grant(&grant, false);
-        done = options->once ? show_once(options, &grant, &err) : show_on(options, &grant, place, &request, &err);
-    } while (!done && cli_renew_spent(&grant, place, &request, &negotiated, &err));
+        done = options->once ? show_once(options, &grant, &err)
+                             : show_on(options, &grant, place, &request, &is_over, &err);
+    } while (!done && !is_over && cli_renew_spent(&grant, place, &request, &negotiated, &err));
     return done ? CLI_OK : cli_fail_usual(&err, CLI_FAILED);
 }
 

@@ -115,8 +115,9 @@ static void print_bytes(const json_t *metrics, const char *group, const char *us
 {
     char part[16], whole[16];
     format_bytes(part, figure(metrics, group, used));
-    format_bytes(whole, figure(metrics, group, "limit_bytes"));
-    printf("%-11s %10s of %s", group, part, whole);
+    int64_t limit = figure(metrics, group, "limit_bytes");
+    format_bytes(whole, limit);
+    printf("%-11s %10s of %s", group, part, limit == 0 ? "no limit" : whole);
 }
 
 static void print_count(const json_t *metrics, const char *group, const char *used)

@@ -66,6 +66,7 @@ class Fake:
         self.tokens, self.families, self.commands, self.threads = {}, {}, {}, {}
         self.negotiations = self.refreshes = self.rotations = self.leaks = 0
         self.refused_uses = 0
+        self.metrics_end = None  # how /metrics/watch ends: an error
         self.users = []  # of the commands started
         self.wishes, self.judge_wish, self.metrics = [], None, []  # bodies of negotiations; a say in them; what /metrics gives
         self.asked, self.answers = [], {}  # everything else: (method, path, query, body, credential); replies by path
@@ -243,7 +244,9 @@ class Fake:
         handler.wfile.write(b": hello\n\n")
         for one in self.metrics:
             handler.wfile.write(b"event: metrics\r\ndata: " + json.dumps(one).encode() + b"\r\n\r\n")
-        handler.wfile.write(b"event: end\ndata: {\"reason\": \"expired\"}\n\n")
+        handler.wfile.write(b"event: other\ndata: {\"cpu\": 5}\n\n")
+        if self.metrics_end:
+            handler.wfile.write(b"event: error\ndata: " + json.dumps(self.metrics_end).encode() + b"\n\n")
         handler.close_connection = True
 
     def use(self, handler, sandbox, what, credential, query):

@@ -1,5 +1,6 @@
 """The CLI's commands on storage and limits: snapshot, snapshots, restore, fork, pause, resume, limits, volumes, templates,
-top, and how run says what a new sandbox shall be like. What they ask and print, against a stand-in."""
+top, and how run says what a new sandbox shall be like. What they ask and print, against
+a stand-in."""
 import json
 import os
 import shutil
@@ -352,23 +353,36 @@ class Words(unittest.TestCase):
         self.answer("GET", "/sandboxes/" + SANDBOX, 200, shown(threads=[]))
         self.assertIn("no thread", self.cli("top", SANDBOX, expect=1).stderr)
 
-    def test_top_follows_on_a_terminal(self):
-        self.fake.metrics = [used(), used(cpu={"limit_milli": 500, "used_ms": 2500}, uptime_ms=64000)]
-        self.fake.threads["t1"] = SANDBOX
+    def top_on_a_terminal(self, until):
+        """What it shows until that is so, and its errors and status if it ended by itself."""
         leader, follower = os.openpty()
         child = subprocess.Popen([os.path.join(BIN, "parley"), "top", SANDBOX, "--interval", "1"], env=self.environment,
                                  stdin=follower, stdout=follower, stderr=subprocess.PIPE)
         os.close(follower)
         said = b""
         try:
-            while said.count(b"25 %") < 2:  # the stream ended in between, and was taken up again
+            while not until(said):
                 said += os.read(leader, 4096)
-        finally:
             child.kill()
-            child.communicate()
-            os.close(leader)
+        except OSError:
+            pass  # it ended: no terminal any more
+        errors = child.communicate(timeout=60)[1]
+        os.close(leader)
+        return said, errors.decode(), child.returncode
+
+    def test_top_follows_on_a_terminal(self):
+        self.fake.metrics = [used(), used(cpu={"limit_milli": 500, "used_ms": 2500}, uptime_ms=64000)]
+        self.fake.threads["t1"] = SANDBOX
+        for end in (None, {"code": "TOKEN_EXPIRED", "message": "the token expired"}):
+            self.fake.metrics_end = end
+            self.top_on_a_terminal(lambda said: said.count(b"25 %") >= 2)  # it ended in between, and was taken up again
         watched = [one for one in self.fake.asked if one[1] == "/metrics/watch"]
         self.assertEqual(watched[0][2], {"interval": "1"})
+        self.fake.metrics_end = {"code": "GONE", "message": "the sandbox ended: \x1b[2J idle_timeout"}
+        del self.fake.threads["t1"]
+        said, errors, status = self.top_on_a_terminal(lambda said: False)
+        self.assertEqual(status, 1)
+        self.assertIn("the sandbox ended: \\x1b[2J idle_timeout", errors)
 
     # ---- completion and help ----
 
