@@ -33,14 +33,12 @@ static void print_limits(const json_t *sandbox)
     const json_t *resources = json_object_get(sandbox, "resources");
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         const json_t *value = json_object_get(resources, ROWS[i].member);
-        if (!value)
-            continue;
-        char size[16];
+        char size[16] = "as its node has";
         AUTO_FREE char *text = cli_member(resources, ROWS[i].member);
         bool is_size = ROWS[i].is_mib && json_is_integer(value) && json_integer_value(value) >= 0;
         if (is_size)
             amount_format(size, (uint64_t)json_integer_value(value) << 20);
-        printf("%-12s %s\n", ROWS[i].title, is_size ? size : text);
+        printf("%-12s %s\n", ROWS[i].title, is_size || !value ? size : text);
     }
 }
 

@@ -125,12 +125,31 @@ static void check_no_place(void)
     CHECK(!is_kept("a"));
 }
 
+/* A grant for one wish is never given for another; how a wish is written does not matter. */
+static void check_keys(void)
+{
+    char url[] = "http://127.0.0.1:1", api_key[] = "pk_x";
+    const struct place place = {.url = url, .api_key = api_key};
+    json_t *wishes[] = {NULL, json_pack("{s:s, s:{s:i, s:i}}", "template", "py", "resources", "cpu", 1, "pids", 64),
+                        json_pack("{s:{s:i, s:i}, s:s}", "resources", "pids", 64, "cpu", 1, "template", "py"),
+                        json_pack("{s:s, s:{s:i, s:i}}", "template", "py", "resources", "cpu", 1, "pids", 65)};
+    char *keys[4];
+    for (size_t i = 0; i < 4; i++)
+        keys[i] = grant_cache_key(&place, &(struct grant_request){.thread = "t", .more = wishes[i]});
+    CHECK(strcmp(keys[0], keys[1]) != 0 && strcmp(keys[1], keys[2]) == 0 && strcmp(keys[2], keys[3]) != 0);
+    for (size_t i = 0; i < 4; i++) {
+        free(keys[i]);
+        json_decref(wishes[i]);
+    }
+}
+
 int main(void)
 {
     char folder[] = "/tmp/parley-cache-XXXXXX";
     CHECK(mkdtemp(folder) != NULL);
     setenv("XDG_CACHE_HOME", folder, 1);
     unsetenv("SUDO_UID");
+    check_keys();
     check_entries();
     check_lock();
     check_dead_holder();
