@@ -27,8 +27,8 @@ void node_reply_error(struct http_request *request, uint64_t number, const struc
 {
     const char *message = err->message;
     node_reply(request, number,
-                 json_pack("{s:{s:s,s:s%}}", "error", "code", error_code(err->kind), "message", message,
-                           text_utf8_prefix(message, strlen(message))));
+               json_pack("{s:{s:s,s:s%}}", "error", "code", error_code(err->kind), "message", message,
+                         text_utf8_prefix(message, strlen(message))));
 }
 
 void *node_wait(struct http_request *request, uint64_t number, const char *sandbox_id)

@@ -18,14 +18,15 @@ void node_reply_error(struct http_request *request, uint64_t number, const struc
 
 /** The request waits for a verb, whose cookie this returns; `sandbox_id` may be "". */
 void *node_wait(struct http_request *request, uint64_t number, const char *sandbox_id) MUST_USE;
-/** The request, whose identity is a struct node_waiting, when the verb went well; NULL when the negotiator is gone, or was
- *  told the error. */
+/** The request, whose identity is a struct node_waiting, when the verb went well; NULL when the negotiator is gone, or
+ * was told the error. */
 struct http_request *node_find(void *cookie, const struct verb_answer *answer) MUST_USE;
 
 /** A text that must be there; NULL when it is not, and *err names it. */
 const char *node_text(const json_t *message, const char *name, struct error *err) MUST_USE;
 /** A number 0..`highest`; one that is missing leaves *value. */
-bool node_number(const json_t *message, const char *name, uint64_t highest, uint64_t *value, struct error *err) MUST_USE;
+bool node_number(const json_t *message, const char *name, uint64_t highest, uint64_t *value,
+                 struct error *err) MUST_USE;
 /** The limits in a message, those missing 0; and as they are told. */
 bool node_limits_read(const json_t *message, struct fl_limits *limits, struct error *err) MUST_USE;
 json_t *node_limits_json(const struct fl_limits *limits) MUST_USE;

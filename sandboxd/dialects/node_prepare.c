@@ -98,8 +98,7 @@ static bool copy_name(const json_t *sandbox, const char *name, char *to, size_t 
     const char *text = node_text(sandbox, name, err);
     if (!text)
         return false;
-    return text_copy(to, size, text) ||
-           error_set(err, ERROR_INVALID, "prepare: %s: at most %zu bytes", name, size - 1);
+    return text_copy(to, size, text) || error_set(err, ERROR_INVALID, "prepare: %s: at most %zu bytes", name, size - 1);
 }
 
 static bool parse_names(const json_t *sandbox, struct fl_prepare *prepare, struct error *err)

@@ -215,8 +215,8 @@ static void describe_start(const struct plane *plane, const struct process_deed 
         command_title(command, title, sizeof title);
     (void)snprintf(to, size, "id=%s cwd=%.*s%s timeout_ms=%llu stdin=%zu arguments=%zu%s%s", deed->process_id, CWD_MAX,
                    command->cwd ? command->cwd : "", command->as_root ? " user=root" : "",
-                   (unsigned long long)command->timeout_ms,
-                   command->input_size, command->argument_count, plane->omit_argv ? "" : " command=", title);
+                   (unsigned long long)command->timeout_ms, command->input_size, command->argument_count,
+                   plane->omit_argv ? "" : " command=", title);
 }
 
 bool plane_command_starts(void *context, const struct process_deed *deed, struct error *err)

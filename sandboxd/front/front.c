@@ -328,12 +328,11 @@ static bool serve(struct front *front, struct error *err)
     if (!server)
         return false;
     AUTO_FREE char *url = make_url(front->settings, http_server_port(server));
-    struct heartbeat_options options = {
-        .seal = plane->seal,
-        .registry = sandboxes_registry(plane->sandboxes),
-        .templates = sandboxes_templates(plane->sandboxes),
-        .marks = plane->marks,
-        .url = url};
+    struct heartbeat_options options = {.seal = plane->seal,
+                                        .registry = sandboxes_registry(plane->sandboxes),
+                                        .templates = sandboxes_templates(plane->sandboxes),
+                                        .marks = plane->marks,
+                                        .url = url};
     struct ship_options shipping = {.spool = plane->spool, .seal = plane->seal};
     struct heartbeat *heartbeat = heartbeat_start(&options, err);
     struct ship *ship = heartbeat ? ship_start(&shipping, err) : NULL;
@@ -430,8 +429,12 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
 
 int front_main(int launcher_socket, const struct settings *settings)
 {
-    struct front front = {
-        .settings = settings, .run_folder = -1, .spool_folder = -1, .journal_folder = -1, .paused_folder = -1, .journal_lock = -1};
+    struct front front = {.settings = settings,
+                          .run_folder = -1,
+                          .spool_folder = -1,
+                          .journal_folder = -1,
+                          .paused_folder = -1,
+                          .journal_lock = -1};
     struct error err = {0};
     sigset_t set;
     sigemptyset(&set); /* all threads: one waits for these */
@@ -446,7 +449,8 @@ int front_main(int launcher_socket, const struct settings *settings)
     if (!ok)
         log_error("front", "%s", err.message);
     free(front.routes);
-    const int held[] = {front.run_folder, front.spool_folder, front.journal_folder, front.paused_folder, front.journal_lock};
+    const int held[] = {front.run_folder, front.spool_folder, front.journal_folder, front.paused_folder,
+                        front.journal_lock};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         if (held[i] >= 0)
             close(held[i]);

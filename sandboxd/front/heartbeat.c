@@ -28,11 +28,11 @@ struct heartbeat {
     pthread_mutex_t mutex; /* guards the four below */
     pthread_cond_t changed;
     bool wanted, stopping;
-    bool is_taking;    /* a page of marks is being written: no other is taken */
-    json_t *position;  /* of the marks, as the last message said it */
-    bool full;         /* the next one names all that lives; the thread's, as the next */
+    bool is_taking;          /* a page of marks is being written: no other is taken */
+    json_t *position;        /* of the marks, as the last message said it */
+    bool full;               /* the next one names all that lives; the thread's, as the next */
     uint64_t templates_told; /* the version that the negotiator has; 0: none */
-    unsigned failures; /* in a row */
+    unsigned failures;       /* in a row */
 };
 
 /* What one message says of the living, until it is answered. */

@@ -10,11 +10,8 @@
 #include <string.h>
 
 static const char *const DEFAULT_VARIABLES[] = {
-    "HOME=/workspace",
-    "SHELL=/bin/bash",
-    "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
-    "LANG=C.UTF-8",
-    "TMPDIR=/tmp",
+    "HOME=/workspace", "SHELL=/bin/bash", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+    "LANG=C.UTF-8",    "TMPDIR=/tmp",
 };
 static const char DEFAULT_TERM[] = "TERM=xterm-256color"; /* of a terminal */
 /* Of the user that our own templates have; what another is called only its template can say. */

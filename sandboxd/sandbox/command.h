@@ -54,8 +54,9 @@ struct command_ground {
     uint32_t uid;        /* of commands that are not root's */
 };
 
-/** The sealed memfd for FI_START: defaults (a terminal's TERM among them), then the template's, who it runs as where that
- *  is root, then the sandbox's, then the command's own, the last of one name winning. -1 as front_init_command_seal. */
+/** The sealed memfd for FI_START: defaults (a terminal's TERM among them), then the template's, who it runs as where
+ * that is root, then the sandbox's, then the command's own, the last of one name winning. -1 as
+ * front_init_command_seal. */
 int command_seal(const struct command *command, const struct command_ground *ground, struct error *err) MUST_USE;
 
 /** The command line as one text, cut to fit. */

@@ -1,4 +1,5 @@
-/* metrics.c - what a sandbox uses: the kernel's counters are read here, what it has on disk is asked of the launcher. */
+/* metrics.c - what a sandbox uses: the kernel's counters are read here, what it has on disk is asked of the launcher.
+ */
 #include "sandboxd/sandbox/sandbox_internal.h"
 
 #include "sandboxd/sandbox/usage.h"

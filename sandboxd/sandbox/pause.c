@@ -1,5 +1,5 @@
-/* pause.c - when a sandbox is frozen, and when it goes on. There are two reasons to freeze it: a pause, which has a mark on
- * disk from before it begins until after it is over, and a snapshot, for as long as that takes. */
+/* pause.c - when a sandbox is frozen, and when it goes on. There are two reasons to freeze it: a pause, which has a
+ * mark on disk from before it begins until after it is over, and a snapshot, for as long as that takes. */
 #include "sandboxd/sandbox/sandbox_internal.h"
 
 #include "sandboxd/sandbox/paused_marks.h"

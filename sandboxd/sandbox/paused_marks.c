@@ -21,7 +21,8 @@ bool paused_mark(int folder, const char *sandbox_id, struct error *err)
 void paused_unmark(int folder, const char *sandbox_id)
 {
     if (folder >= 0 && unlinkat(folder, sandbox_id, 0) != 0 && errno != ENOENT)
-        log_warn("sandbox", "the note that a sandbox is paused cannot be removed: errno %d sandbox=%s", errno, sandbox_id);
+        log_warn("sandbox", "the note that a sandbox is paused cannot be removed: errno %d sandbox=%s", errno,
+                 sandbox_id);
 }
 
 bool paused_is_marked(int folder, const char *sandbox_id)

@@ -1,6 +1,6 @@
-/** paused_marks.h - which sandboxes were paused on purpose, kept in a folder of the front's own: an empty file for each,
- *  named by its id. The kernel keeps a sandbox frozen when this process is killed; a freeze without a mark was for the
- *  time of a snapshot alone, and is over. Any thread. */
+/** paused_marks.h - which sandboxes were paused on purpose, kept in a folder of the front's own: an empty file for
+ * each, named by its id. The kernel keeps a sandbox frozen when this process is killed; a freeze without a mark was for
+ * the time of a snapshot alone, and is over. Any thread. */
 #pragma once
 
 #include "sandboxd/sandbox/registry.h"

@@ -105,8 +105,9 @@ static bool send_start(struct sandbox *sandbox, const struct command *command, c
 static bool may_be_root(const struct sandbox *sandbox, const struct command *command, struct error *err)
 {
     return !command->as_root || sandbox->facts.root_allowed ||
-           error_set(err, ERROR_FORBIDDEN, "this sandbox runs no commands as root: the role that asked for it, or the "
-                                           "node (root_user), does not allow it");
+           error_set(err, ERROR_FORBIDDEN,
+                     "this sandbox runs no commands as root: the role that asked for it, or the "
+                     "node (root_user), does not allow it");
 }
 
 static struct process *start(struct sandbox *sandbox, struct verb *verb, const uint8_t *hash, struct error *err)

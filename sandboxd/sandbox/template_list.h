@@ -20,5 +20,6 @@ void template_list_take(struct template_list *list, const struct fl_template *to
 /** Nothing more was told for now: what came is the list from here on. */
 void template_list_settle(struct template_list *list);
 
-/** The caller frees *copy; returns how many. *version (may be NULL) is another one whenever the list has changed, from 1. */
+/** The caller frees *copy; returns how many. *version (may be NULL) is another one whenever the list has changed,
+ * from 1. */
 size_t template_list_copy(struct template_list *list, struct fl_template **copy, uint64_t *version);

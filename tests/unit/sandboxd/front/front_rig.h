@@ -25,6 +25,10 @@ struct front_rig {
     pid_t front;
     int launcher;        /* our end */
     int64_t lifetime_ms; /* of the sandbox, from when a front is told of it; 0: an hour */
+    int64_t age_ms;      /* likewise, how long ago it was made */
+    struct fl_limits limits;
+    bool root_allowed;
+    const char *workdir; /* NULL: /workspace */
     uint64_t incarnation;
     char token[CAPABILITY_TEXT_BYTES];
 };
@@ -63,7 +67,7 @@ static int front_open(const char *base, const char *name, int flags)
 }
 
 /* What a launcher tells of the one sandbox. */
-static void front_send_sandbox(const struct front_rig *rig, uint64_t request)
+static void front_tell_sandbox(const struct front_rig *rig, uint64_t request, bool reused)
 {
     struct front_launcher_message message = {.type = FL_SANDBOX, .request = request};
     struct fl_sandbox *sandbox = &message.as.sandbox;
@@ -72,18 +76,18 @@ static void front_send_sandbox(const struct front_rig *rig, uint64_t request)
     strcpy(sandbox->template_name, "base");
     strcpy(sandbox->isolation, "namespaces");
     strcpy(sandbox->storage, "tmpfs");
-    sandbox->limits =
-        (struct fl_limits){.cpu_milli = 1000, .pids = 256, .memory_bytes = 1 << 29, .disk_bytes = 1 << 30};
+    sandbox->limits = rig->limits;
     sandbox->slot = 1;
     sandbox->uid_base = RIG_UID;
     sandbox->init_pid = rig->init.pid;
-    sandbox->reused = request == 0;
-    sandbox->created_wall_ms = clock_wall_ms();
+    sandbox->reused = reused;
+    sandbox->created_wall_ms = clock_wall_ms() - rig->age_ms;
     sandbox->deadline_wall_ms = clock_wall_ms() + (rig->lifetime_ms ? rig->lifetime_ms : 3600000);
     key_sandbox_root(&sandbox->root, &rig->node_key, FRONT_SANDBOX);
     strcpy(sandbox->socket_path, "1/init.sock");
     sandbox->epoch = 1;
-    strcpy(sandbox->workdir, "/workspace");
+    snprintf(sandbox->workdir, sizeof sandbox->workdir, "%s", rig->workdir ? rig->workdir : "/workspace");
+    sandbox->root_allowed = rig->root_allowed;
     sandbox->uid = sandbox->gid = 1000;
     strcpy(sandbox->env, "GIVEN=by-launcher");
     int fds[FL_FDS] = {(int)syscall(SYS_pidfd_open, rig->init.pid, 0),
@@ -99,6 +103,11 @@ static void front_send_sandbox(const struct front_rig *rig, uint64_t request)
         rig_fail(err.message);
     for (int i = 0; i < FL_FDS; i++)
         close(fds[i]);
+}
+
+static void front_send_sandbox(const struct front_rig *rig, uint64_t request)
+{
+    front_tell_sandbox(rig, request, request == 0);
 }
 
 static void front_send(const struct front_rig *rig, const struct front_launcher_message *message)
@@ -235,7 +244,9 @@ static UNUSED void front_rig_open(struct front_rig *rig)
     struct rig_options options = {0};
     struct error err = {0};
     char path[128];
-    *rig = (struct front_rig){.state = "/tmp/parley-front-test-XXXXXX"};
+    *rig =
+        (struct front_rig){.state = "/tmp/parley-front-test-XXXXXX",
+                           .limits = {.cpu_milli = 1000, .pids = 256, .memory_bytes = 1 << 29, .disk_bytes = 1 << 30}};
     keys_start();
     if (!rig_open(&rig->init, &options, &err))
         rig_fail(err.message);

@@ -42,8 +42,7 @@ static json_t *answer_to(const json_t *message)
     stand_in.full = json_is_true(json_object_get(message, "full"));
     const json_t *templates = json_object_get(message, "templates");
     stand_in.templates = templates ? (int)json_array_size(templates) : -1;
-    stand_in.paused =
-        json_is_true(json_object_get(json_array_get(json_object_get(message, "sandboxes"), 0), "paused"));
+    stand_in.paused = json_is_true(json_object_get(json_array_get(json_object_get(message, "sandboxes"), 0), "paused"));
     CHECK_TEXT(json_string_value(json_object_get(message, "storage")), "btrfs");
     stand_in.cursor = json_integer_value(json_object_get(json_object_get(message, "marks"), "cursor"));
     json_t *answer = json_pack("{s:b,s:[],s:b}", "ok", 1, "ended_known", "full_wanted", 0);
