@@ -76,6 +76,10 @@ static bool check_start(const struct fi_start *start, struct error *err)
     if (start->with_stdin > 1 || start->terminal > start->with_stdin || start->as_root > 1 || start->reserved != 0)
         return error_set(err, ERROR_INVALID,
                          "start: with_stdin, terminal with it, and as_root must be 0 or 1, reserved 0");
+    if (start->open_files != 0 &&
+        (start->open_files < FRONT_INIT_FILES_MIN || start->open_files > FRONT_INIT_FILES_MAX))
+        return error_set(err, ERROR_INVALID, "start: open_files must be 0 or %d..%d", FRONT_INIT_FILES_MIN,
+                         FRONT_INIT_FILES_MAX);
     if (!is_in_cells(start->columns, start->terminal) || !is_in_cells(start->rows, start->terminal))
         return error_set(err, ERROR_INVALID, "start: a terminal has 1..%d columns and rows", FRONT_INIT_CELLS_MAX);
     return true;

@@ -14,9 +14,11 @@
 #include <sys/types.h>
 
 #define FRONT_INIT_VERSION   3
-#define FRONT_INIT_ID_BYTES  65      /* a command's id with NUL: 1..64 of A-Za-z0-9._- */
-#define FRONT_INIT_COMMANDS  1024    /* commands init keeps at once, running or not forgotten */
-#define FRONT_INIT_CELLS_MAX 1000    /* columns or rows of a terminal */
+#define FRONT_INIT_ID_BYTES  65   /* a command's id with NUL: 1..64 of A-Za-z0-9._- */
+#define FRONT_INIT_COMMANDS  1024 /* commands init keeps at once, running or not forgotten */
+#define FRONT_INIT_CELLS_MAX 1000 /* columns or rows of a terminal */
+#define FRONT_INIT_FILES_MIN 16   /* open files of a command: fewer, and it does not start */
+#define FRONT_INIT_FILES_MAX 1048576
 #define FRONT_INIT_BLOB_MAX  2097152 /* 2 MiB */
 #define FRONT_INIT_TEXTS_MAX 131072  /* arguments, and as many variables */
 
@@ -68,13 +70,13 @@ enum front_init_terminal_fd {
 
 struct fi_start {
     char id[FRONT_INIT_ID_BYTES];
-    uint8_t with_stdin; /* 1: a pipe, 0: /dev/null; 1 for a terminal */
-    uint8_t terminal;   /* 1: a new terminal is stdin, stdout, stderr and the controlling terminal */
+    uint8_t with_stdin;     /* 1: a pipe, 0: /dev/null; 1 for a terminal */
+    uint8_t terminal;       /* 1: a new terminal is stdin, stdout, stderr and the controlling terminal */
     uint8_t as_root;        /* 1: as uid 0 of the user namespace, with the capabilities of package managers; REFUSED
                                (FORBIDDEN) where the launcher did not allow it */
     uint16_t columns, rows; /* of the terminal, 1..FRONT_INIT_CELLS_MAX; else 0 */
     uint64_t timeout_ms;    /* 0: none; init kills the tree then, counted from the start, CLOCK_BOOTTIME */
-    uint32_t open_files;    /* RLIMIT_NOFILE, cut to what there is; 0: as at the start of the sandbox */
+    uint32_t open_files;    /* RLIMIT_NOFILE, 16..1048576, cut to what there is; 0: as at the start of the sandbox */
     uint32_t reserved;
 };
 

@@ -22,8 +22,8 @@ enum { HOSTS_BYTES = 256, OPTIONS_BYTES = 96, BYTES_PER_INODE = 8192 };
 
 /* --- names --- */
 
-/* A file of the sandbox's own /etc. One that is not to be had, in whatever way, is no failure: a template may do without,
- * or have made its /etc as it likes. */
+/* A file of the sandbox's own /etc. One that is not to be had, in whatever way, is no failure: a template may do
+ * without, or have made its /etc as it likes. */
 static void write_etc(const char *path, const char *text)
 {
     const struct open_how how = {.flags = O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,

@@ -1,6 +1,6 @@
-/** become.h - from a warm init to the sandbox that a lease asked for: the dialogue with the launcher, and all that needs
- *  capabilities. What is in the file system may be a snapshot of a hostile sandbox's: nothing here follows a link, waits
- *  for a pipe, or writes to what is no regular file. */
+/** become.h - from a warm init to the sandbox that a lease asked for: the dialogue with the launcher, and all that
+ * needs capabilities. What is in the file system may be a snapshot of a hostile sandbox's: nothing here follows a link,
+ * waits for a pipe, or writes to what is no regular file. */
 #pragma once
 
 #include "sandboxd/init/init.h"

@@ -40,6 +40,6 @@ enum child_fd { CHILD_FD_MEMORY, CHILD_FD_REFUSAL, CHILD_FD_STDOUT, CHILD_FD_STD
  *  descriptors, and becomes that command. Leaves when the other end closes. */
 _Noreturn void child_wait(const struct child_plan *plan, int socket);
 
-/** In the child only: gives up all rights as a command does, and serves the front's file operations on `socket`; what goes wrong
- *  before is told there (helpers.h). */
+/** In the child only: gives up all rights as a command does, and serves the front's file operations on `socket`; what
+ * goes wrong before is told there (helpers.h). */
 _Noreturn void child_help(const struct child_plan *plan, int socket);

@@ -46,13 +46,13 @@ struct init {
     int run;         /* the v2 cgroup `run` */
     const int *join; /* v1 cgroup.procs */
     size_t join_count;
-    struct sock_fprog filter; /* the commands' seccomp program */
-    struct rlimit files;      /* what commands get, unless their START says otherwise */
+    struct sock_fprog filter;  /* the commands' seccomp program */
+    struct rlimit files;       /* what commands get, unless their START says otherwise */
     struct rlimit spare_files; /* what the spare child gets: as the last START said */
-    rlim_t files_most;        /* the most there is */
-    int files_limit;          /* init's own: the hard limit made soft */
-    uint32_t uid, gid;        /* of commands */
-    bool root_allowed;        /* a START may ask for uid 0 */
+    rlim_t files_most;         /* the most there is */
+    int files_limit;           /* init's own: the hard limit made soft */
+    uint32_t uid, gid;         /* of commands */
+    bool root_allowed;         /* a START may ask for uid 0 */
     struct watch listener, connection, child_signal, timer;
 
     struct command *commands[FRONT_INIT_COMMANDS]; /* in the order of their starts */

@@ -12,8 +12,8 @@ struct child_plan child_plan_of(const struct init *init, const struct fi_start *
 
 /** Makes it when there is none and the sandbox is not ending. A failure has no consequence. */
 void spare_make(struct init *init);
-/** Has it become `command`, whose pid and serial it sets; false when there is none, it was ended, or it is not as `plan`
- *  wants it: then the next one will be, unless that is for a command as root. */
+/** Has it become `command`, whose pid and serial it sets; false when there is none, it was ended, or it is not as
+ * `plan` wants it: then the next one will be, unless that is for a command as root. */
 bool spare_take(struct init *init, struct command *command, const struct child_plan *plan,
                 const struct child_order *order, int memory) MUST_USE;
 /** A child was reaped that is no command. */

@@ -37,8 +37,9 @@ struct isolation_volume {
     const char *source; /* real path on the host; a folder */
     const char *path;   /* inside; made when it is not there */
     bool read_only;
-    bool is_squashed; /* one user's: `owner` on the host and the folder's group are the sandbox's user inside, all others
-                         are nobody; neither may be root's, unless read-only. Else ids 0..65535 are those inside */
+    bool
+        is_squashed; /* one user's: `owner` on the host and the folder's group are the sandbox's user inside, all others
+                        are nobody; neither may be root's, unless read-only. Else ids 0..65535 are those inside */
     uid_t owner;
 };
 
@@ -77,8 +78,7 @@ struct isolation_sandbox {
     int birth;                  /* the dialogue with its init until it has become; then -1 */
 };
 
-#define ISOLATION_NONE                                                                                                 \
-    ((struct isolation_sandbox){.init = -1, .stats = {-1, -1, -1, -1, -1, -1, -1}, .birth = -1})
+#define ISOLATION_NONE ((struct isolation_sandbox){.init = -1, .stats = {-1, -1, -1, -1, -1, -1, -1}, .birth = -1})
 
 /** One layer as `parley doctor` shows it. */
 struct isolation_layer {

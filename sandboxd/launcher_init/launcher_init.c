@@ -42,13 +42,24 @@ static bool is_text(const char *field, size_t size)
     return length < size;
 }
 
+/* Absolute, every component a name: none empty, none "." or "..". */
+static bool is_normal_path(const char *path)
+{
+    const char *at = path;
+    while (*at == '/') {
+        size_t length = strcspn(++at, "/");
+        if (length == 0 || (length <= 2 && strspn(at, ".") >= length))
+            return false;
+        at += length;
+    }
+    return at != path && *at == '\0';
+}
+
 static bool check_volume(const struct li_volume *volume, bool is_there, struct error *err)
 {
     if (!is_text(volume->path, sizeof volume->path))
         return wrong(err, "volume path");
-    bool is_absolute = volume->path[0] == '/' && volume->path[1] != '\0' && !strstr(volume->path, "/../") &&
-                       !strstr(volume->path, "//");
-    return (is_there ? is_absolute : volume->path[0] == '\0') || wrong(err, "volume path");
+    return (is_there ? is_normal_path(volume->path) : volume->path[0] == '\0') || wrong(err, "volume path");
 }
 
 static bool check_become(const struct li_become *become, size_t fd_count, struct error *err)

@@ -1,8 +1,8 @@
 /** launcher_init.h - the one dialogue between launcher and init, over a socket pair that init is born with.
  *
  *  SOCK_SEQPACKET. init, with all its capabilities and nothing of any user's done yet, says LI_BARRIER: it is *warm*.
- *  Then it waits for one LI_BECOME (with its descriptors), makes the sandbox what it is to be, gives its capabilities up,
- *  listens to the front and says LI_READY; or LI_FAILED, at any time, and ends. Then both close the socket: a living
+ *  Then it waits for one LI_BECOME (with its descriptors), makes the sandbox what it is to be, gives its capabilities
+ * up, listens to the front and says LI_READY; or LI_FAILED, at any time, and ends. Then both close the socket: a living
  *  sandbox has no way to the launcher, and the launcher reads nothing of one in which a command has run. The end of the
  *  launcher's side before LI_BECOME ends init. Compiled into the static init: libc only. */
 #pragma once
@@ -27,7 +27,8 @@ enum launcher_init_type {
 };
 
 struct li_volume {
-    char path[LAUNCHER_INIT_PATH_BYTES]; /* absolute, normalised, inside; made when it is not there, not through links */
+    char
+        path[LAUNCHER_INIT_PATH_BYTES]; /* absolute, normalised, inside; made when it is not there, not through links */
 };
 
 struct li_become {

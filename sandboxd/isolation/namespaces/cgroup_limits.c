@@ -104,8 +104,8 @@ static bool limit_memory_v1(int folder, uint64_t bytes, struct error *err)
            write_number_at(folder, TCP_LIMIT, bytes / TCP_BUFFERS_PART, err);
 }
 
-/* Asks the kernel for what is beyond (Linux 5.19), and looks whether it is gone. What is taken between look and limit is
- * killed for, as anything beyond a limit is. */
+/* Asks the kernel for what is beyond (Linux 5.19), and looks whether it is gone. What is taken between look and limit
+ * is killed for, as anything beyond a limit is. */
 static bool make_room_v2(int folder, uint64_t bytes, struct error *err)
 {
     uint64_t used = read_number_at(folder, "memory.current");

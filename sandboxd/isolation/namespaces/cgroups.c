@@ -136,7 +136,8 @@ bool cgroup_slot_open_stats(const struct cgroup_layout *layout, uint32_t slot, i
         {layout->unified, "/run/cpu.stat", O_RDONLY},
         {memory_base, memory_v1 ? "/memory.usage_in_bytes" : "/run/memory.current", O_RDONLY},
         {memory_base, memory_v1 ? "/memory.oom_control" : "/run/memory.events", O_RDONLY},
-        {pids_v1 ? layout->v1[CGROUP_PIDS] : layout->unified, pids_v1 ? "/pids.current" : "/run/pids.current", O_RDONLY},
+        {pids_v1 ? layout->v1[CGROUP_PIDS] : layout->unified, pids_v1 ? "/pids.current" : "/run/pids.current",
+         O_RDONLY},
     };
     int opened[ISOLATION_STATS];
     for (size_t i = 0; i < ISOLATION_STATS; i++) {

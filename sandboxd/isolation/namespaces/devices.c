@@ -51,7 +51,8 @@ bool devices_make(struct error *err)
             return false;
     }
     return mount_at(DEV "/pts", "devpts", MS_NOEXEC, PTS_OPTIONS, err) &&
-           mount_at(DEV "/shm", "tmpfs", MS_NODEV, "size=64k,nr_inodes=8,mode=1777", err) && make_link("pts/ptmx", DEV "/ptmx", err) &&
-           make_link("/proc/self/fd", DEV "/fd", err) && make_link("/proc/self/fd/0", DEV "/stdin", err) &&
-           make_link("/proc/self/fd/1", DEV "/stdout", err) && make_link("/proc/self/fd/2", DEV "/stderr", err);
+           mount_at(DEV "/shm", "tmpfs", MS_NODEV, "size=64k,nr_inodes=8,mode=1777", err) &&
+           make_link("pts/ptmx", DEV "/ptmx", err) && make_link("/proc/self/fd", DEV "/fd", err) &&
+           make_link("/proc/self/fd/0", DEV "/stdin", err) && make_link("/proc/self/fd/1", DEV "/stdout", err) &&
+           make_link("/proc/self/fd/2", DEV "/stderr", err);
 }

@@ -106,8 +106,8 @@ static int is_warm(uint32_t slot, struct isolation_sandbox *made, struct error *
     if (heard != 1)
         return heard;
     /* Now that it has left the top, the controllers may be there; they bring files of their own. */
-    bool is_open = cgroup_slot_control(&host.layout, slot, err) &&
-                   cgroup_slot_open_stats(&host.layout, slot, made->stats, err);
+    bool is_open =
+        cgroup_slot_control(&host.layout, slot, err) && cgroup_slot_open_stats(&host.layout, slot, made->stats, err);
     return is_open ? 1 : -1;
 }
 

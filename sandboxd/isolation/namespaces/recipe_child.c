@@ -44,8 +44,8 @@ static bool arrange(int *from, const int *to, size_t count, struct error *err)
 
 static bool take_descriptors(const struct recipe_child *child, struct error *err)
 {
-    int from[6 + INHERIT_JOIN_MAX] = {child->listener, child->control,           child->slot->run,
-                                      child->seccomp,  child->plan->init_program, child->slot->leaf};
+    int from[6 + INHERIT_JOIN_MAX] = {child->listener,           child->control,   child->slot->run, child->seccomp,
+                                      child->plan->init_program, child->slot->leaf};
     int to[6 + INHERIT_JOIN_MAX] = {INHERIT_FD_LISTEN,  INHERIT_FD_CONTROL, INHERIT_FD_RUN,
                                     INHERIT_FD_SECCOMP, FD_PROGRAM,         FD_LEAF};
     size_t count = 6;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/fs.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
@@ -20,12 +21,13 @@
 #include <unistd.h>
 
 /* What ordinary programs need. A name that an architecture lacks is skipped. Not io_setup and its like: what they take
- * is counted host-wide alone (fs.aio-max-nr), and all who use them can do without. */
+ * is counted host-wide alone (fs.aio-max-nr), and all who use them can do without. What only a command as root may, the
+ * kernel asks its capabilities for: chroot(2), setuid(2), chown(2). */
 static const char *const ALLOWED[] = {
     /* files */
-    "access", "chdir", "chmod", "chown", "close", "close_range", "copy_file_range", "creat", "dup", "dup2", "dup3",
-    "faccessat", "faccessat2", "fadvise64", "fallocate", "fchdir", "fchmod", "fchmodat", "fchown", "fchownat", "fcntl",
-    "fdatasync", "fgetxattr", "flistxattr", "flock", "fremovexattr", "fsetxattr", "fstat", "fstatfs", "fsync",
+    "access", "chdir", "chmod", "chown", "chroot", "close", "close_range", "copy_file_range", "creat", "dup", "dup2",
+    "dup3", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchdir", "fchmod", "fchmodat", "fchown", "fchownat",
+    "fcntl", "fdatasync", "fgetxattr", "flistxattr", "flock", "fremovexattr", "fsetxattr", "fstat", "fstatfs", "fsync",
     "ftruncate", "futimesat", "getcwd", "getdents", "getdents64", "getxattr", "inotify_add_watch", "inotify_init",
     "inotify_init1", "inotify_rm_watch", "ioctl", "lchown", "lgetxattr", "link", "linkat", "listxattr", "llistxattr",
     "lremovexattr", "lseek", "lsetxattr", "lstat", "mkdir", "mkdirat", "mknod", "mknodat", "newfstatat", "open",
@@ -81,7 +83,6 @@ static const char *const DENIED[] = {"io_uring_enter",
                                      "umount",
                                      "umount2",
                                      "pivot_root",
-                                     "chroot",
                                      "move_mount",
                                      "fsopen",
                                      "fsconfig",
@@ -213,7 +214,13 @@ static int export_list(struct error *err)
 #define ARGUMENT(i)                                                                                                    \
     (uint32_t)(offsetof(struct seccomp_data, args) + (i) * sizeof(uint64_t)) /* little-endian: low half */
 
-enum { SOCKET_TYPES = 0xf /* SOCK_TYPE_MASK of the kernel; above it are flags */ };
+#define RETURN_ENOTTY RETURN(SECCOMP_RET_ERRNO | ENOTTY)
+
+enum {
+    SOCKET_TYPES = 0xf, /* SOCK_TYPE_MASK of the kernel; above it are flags */
+    IOCTL_TYPE = 0xff00,
+    IOCTL_BTRFS = 0x9400 /* also the VFS's cloning of files, which every file system checks as a write */
+};
 
 /* A block is: is it this call? if not, over the block; the argument; jumps; EPERM as its last line. Jumps are counted
  * from the line behind them; seccomp_test.c tries each. */
@@ -244,6 +251,16 @@ static const struct sock_filter BY_ARGUMENT[] = {
     IF_EQUAL(TIOCSETD, 1, 0),
     IF_EQUAL(TIOCLINUX, 0, 1),
     RETURN_EPERM,
+
+    LOAD(NUMBER),
+    IF_EQUAL(SYS_ioctl, 0, 7), /* of btrfs: on a volume anybody could make a subvolume, which leaves the quota */
+    LOAD(ARGUMENT(1)),
+    IF_EQUAL(FICLONE, 5, 0),
+    IF_EQUAL(FICLONERANGE, 4, 0),
+    IF_EQUAL(FIDEDUPERANGE, 3, 0),
+    AND(IOCTL_TYPE),
+    IF_EQUAL(IOCTL_BTRFS, 0, 1),
+    RETURN_ENOTTY,
 
     LOAD(NUMBER),
     IF_EQUAL(SYS_personality, 0, 4),

@@ -84,6 +84,8 @@ struct rig_start {
     int with_stdin;
     uint16_t columns, rows; /* of a terminal; 0: none */
     uint64_t timeout_ms;
+    uint32_t open_files;
+    int as_root;
 };
 
 static UNUSED bool rig_start(struct rig *rig, const char *id, const struct rig_start *how, char *const *arguments)
@@ -100,6 +102,8 @@ static UNUSED bool rig_start(struct rig *rig, const char *id, const struct rig_s
     message.as.start.columns = how ? how->columns : 0;
     message.as.start.rows = how ? how->rows : 0;
     message.as.start.timeout_ms = how ? how->timeout_ms : 0;
+    message.as.start.open_files = how ? how->open_files : 0;
+    message.as.start.as_root = how && how->as_root;
     int fd = front_init_command_seal(&command, &err);
     if (fd < 0)
         fprintf(stderr, "rig: %s\n", err.message);

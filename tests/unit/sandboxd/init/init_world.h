@@ -40,10 +40,10 @@ struct rig_options {
     uint64_t deadline_boot_ns;
     int without_cgroup_delegation; /* run belongs to somebody else */
     int root_allowed;
-    uint32_t uid, gid;     /* of commands; 0: 1000 */
-    uint32_t open_files;   /* 0: 512 */
-    const char *volume;    /* a tmpfs shall be attached there; NULL: none */
-    int hangs_up;          /* the launcher goes away once init is warm */
+    uint32_t uid, gid;   /* of commands; 0: 1000 */
+    uint32_t open_files; /* 0: 512 */
+    const char *volume;  /* a tmpfs shall be attached there; NULL: none */
+    int hangs_up;        /* the launcher goes away once init is warm */
 };
 
 static void rig_fail(const char *what)
@@ -273,7 +273,8 @@ static bool rig_raise(int control, const struct rig_options *options, struct err
 
 static void rig_fill_inherited(struct rig *rig, struct rig_inherited *have, int control)
 {
-    static const int at[] = {INHERIT_FD_LISTEN, INHERIT_FD_CONTROL, INHERIT_FD_RUN, INHERIT_FD_SECCOMP, INHERIT_FD_JOIN};
+    static const int at[] = {INHERIT_FD_LISTEN, INHERIT_FD_CONTROL, INHERIT_FD_RUN, INHERIT_FD_SECCOMP,
+                             INHERIT_FD_JOIN};
     memcpy(have->at, at, sizeof at);
     have->fds[0] = rig_socket(rig);
     have->fds[1] = control;

@@ -6,7 +6,9 @@
 #include "tests/unit/check.h"
 
 #include <errno.h>
+#include <linux/btrfs.h>
 #include <linux/filter.h>
+#include <linux/fs.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <signal.h>
@@ -73,6 +75,18 @@ static const struct row ROWS[] = {
     {"TIOCSETD", SYS_ioctl, {FAR, TIOCSETD, 0}, EPERM},
     {"TIOCLINUX", SYS_ioctl, {FAR, TIOCLINUX, 0}, EPERM},
     {"TIOCSETD, with a high bit", SYS_ioctl, {FAR, TIOCSETD | HIGH, 0}, EPERM},
+    /* btrfs */
+    {"BTRFS_IOC_SUBVOL_CREATE", SYS_ioctl, {FAR, BTRFS_IOC_SUBVOL_CREATE, 0}, ENOTTY},
+    {"BTRFS_IOC_SNAP_CREATE_V2", SYS_ioctl, {FAR, BTRFS_IOC_SNAP_CREATE_V2, 0}, ENOTTY},
+    {"BTRFS_IOC_SNAP_DESTROY", SYS_ioctl, {FAR, BTRFS_IOC_SNAP_DESTROY, 0}, ENOTTY},
+    {"BTRFS_IOC_QGROUP_LIMIT, with a high bit", SYS_ioctl, {FAR, BTRFS_IOC_QGROUP_LIMIT | HIGH, 0}, ENOTTY},
+    {"any of its type", SYS_ioctl, {FAR, 0x947e, 0}, ENOTTY},
+    {"any of its type, with a size", SYS_ioctl, {FAR, 0xffff94ff, 0}, ENOTTY},
+    {"FICLONE", SYS_ioctl, {FAR, FICLONE, 0}, EBADF},
+    {"FICLONERANGE", SYS_ioctl, {FAR, FICLONERANGE, 0}, EBADF},
+    {"FIDEDUPERANGE", SYS_ioctl, {FAR, FIDEDUPERANGE, 0}, EBADF},
+    {"FS_IOC_GETFLAGS", SYS_ioctl, {FAR, FS_IOC_GETFLAGS, 0}, EBADF},
+    {"FIONREAD", SYS_ioctl, {FAR, FIONREAD, 0}, EBADF},
     /* namespaces */
     {"unshare of files", SYS_unshare, {CLONE_FILES, 0, 0}, 0},
     {"unshare of mounts", SYS_unshare, {CLONE_NEWNS, 0, 0}, EPERM},
@@ -104,6 +118,14 @@ static const struct row ROWS[] = {
     {"perf_event_open", SYS_perf_event_open, {0}, EPERM},
     {"mount", SYS_mount, {0}, EPERM},
     {"keyctl", SYS_keyctl, {0}, EPERM},
+    {"umount2", SYS_umount2, {0}, EPERM},
+    {"pivot_root", SYS_pivot_root, {0}, EPERM},
+    {"open_by_handle_at", SYS_open_by_handle_at, {0}, EPERM},
+    {"quotactl", SYS_quotactl, {0}, EPERM},
+    {"sethostname", SYS_sethostname, {0}, EPERM},
+    {"pidfd_getfd", SYS_pidfd_getfd, {0}, EPERM},
+    {"syslog", SYS_syslog, {0}, EPERM},
+    {"chroot, for the kernel to judge", SYS_chroot, {0}, EFAULT},
     {"a number that there is not", 999, {0}, ENOSYS},
 };
 
