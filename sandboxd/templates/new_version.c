@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 static bool make_folder(const char *path, mode_t mode, struct error *err)
@@ -39,7 +40,10 @@ static bool begin(const char *folder, struct new_version *fresh, struct error *e
 bool new_version_begin(const char *folder, struct new_version *fresh, struct error *err)
 {
     *fresh = NEW_VERSION_NONE;
-    if (fd_make_folders(folder, 0700, err) && begin(folder, fresh, err))
+    const char *slash = strrchr(folder, '/');
+    AUTO_FREE char *above = memory_copy(folder, slash ? (size_t)(slash - folder) : 0); /* others pass through it */
+    if ((above[0] == '\0' || fd_make_folders(above, 0711, err)) && fd_make_folders(folder, 0700, err) &&
+        begin(folder, fresh, err))
         return true;
     new_version_done(fresh);
     return false;
