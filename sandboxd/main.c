@@ -3,6 +3,7 @@
 #include "sandboxd/launcher/enrol.h"
 #include "sandboxd/launcher/front_process.h"
 #include "sandboxd/launcher/launcher.h"
+#include "sandboxd/templates/templates.h"
 #include "shared/base/log.h"
 #include "shared/base/text.h"
 
@@ -42,6 +43,7 @@ static void print_help(void)
 {
     puts("parley-sandboxd [--SETTING VALUE ...]   runs sandboxes on this machine; as root\n"
          "parley-sandboxd enrol --help            gives this machine its key, first\n"
+         "parley-sandboxd template --help         imports, builds, lists and removes templates\n"
          "\n"
          "  --doctor    which layers of isolation this host gives, as JSON lines\n"
          "  --purge     ends and removes every sandbox of the state folder\n"
@@ -72,6 +74,8 @@ int main(int argc, char *argv[])
 {
     if (argc > 1 && strcmp(argv[1], "enrol") == 0)
         return enrol_main(argc - 2, argv + 2);
+    if (argc > 1 && strcmp(argv[1], "template") == 0)
+        return templates_main(argc - 2, argv + 2);
     enum mode mode = take_mode(&argc, argv);
     if (mode == MODE_HELP)
         print_help();
