@@ -106,7 +106,7 @@ static bool open_given(struct given *given, const struct import_options *options
         given->fd = -1;
         return given->folder || error_set_errno(err, ERROR_INVALID, "open %s", options->file);
     }
-    return S_ISREG(status.st_mode) || open_stream(given, given->fd, fresh, options->limits.bytes, err);
+    return S_ISREG(status.st_mode) || open_stream(given, given->fd, fresh, import_archive_max(&options->limits), err);
 }
 
 /* --- names --- */
@@ -155,7 +155,7 @@ static bool run(const char *folder, const struct import_options *options, struct
                                    .folder = given->folder,
                                    .folder_fd = &work.folder,
                                    .files = {given->fd >= 0 ? &work.archive : NULL, &work.spool},
-                                   .file_bytes = options->limits.bytes,
+                                   .file_bytes = import_archive_max(&options->limits) + 1,
                                    .work = import_child,
                                    .context = &work};
     struct making making = {.fresh = fresh, .is_quiet = options->is_quiet};

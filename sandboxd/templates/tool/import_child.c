@@ -11,13 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of the tar itself, beside what is in its files: headers. */
+/* Headers and padding, beside what is in the files. */
 static const uint64_t HEADERS_OF_AN_ENTRY = 4096;
+static const uint64_t HEADERS_AT_LEAST = 64ULL << 20;
 
-static uint64_t plain_max(const struct tree_limits *limits)
+uint64_t import_archive_max(const struct tree_limits *limits)
 {
-    uint64_t headers = limits->entries < (1ULL << 40) ? limits->entries * HEADERS_OF_AN_ENTRY : 1ULL << 52;
-    return limits->bytes < (1ULL << 60) ? limits->bytes + headers : UINT64_MAX;
+    uint64_t most = limits->bytes + HEADERS_AT_LEAST;
+    uint64_t headers = limits->entries < most / HEADERS_OF_AN_ENTRY ? limits->entries * HEADERS_OF_AN_ENTRY : most;
+    return limits->bytes + HEADERS_AT_LEAST + headers;
 }
 
 /* --- layers --- */
@@ -40,7 +42,7 @@ static bool apply_layer(struct tree *tree, const struct source *source, const st
 {
     AUTO_BLOB blob = BLOB_NONE;
     struct blob_facts facts;
-    if (!blob_open(&blob, source, layer->member, plain_max(&tree->limits), err))
+    if (!blob_open(&blob, source, layer->member, import_archive_max(&tree->limits), err))
         return false;
     if (!layer_apply(tree, blob.tar, err)) {
         blob_explain(&blob, err);
@@ -93,7 +95,7 @@ static bool import(struct tree *tree, const struct import_work *work, int channe
     AUTO_IMAGE image = {.layer_count = 0};
     AUTO(source) *source = work->folder >= 0
                                ? source_open_folder(work->folder)
-                               : source_open_tar(work->archive, work->spool, plain_max(&work->limits), err);
+                               : source_open_tar(work->archive, work->spool, import_archive_max(&work->limits), err);
     if (source == NULL || !image_read(&image, source, err) ||
         !image_describe(&image, &result->record, user, &result->left_out, err) ||
         !apply_layers(tree, source, &image, channel, err))

@@ -11,6 +11,9 @@ struct import_work {
     struct tree_limits limits;
 };
 
+/** How large an archive may be, unpacked, whose files keep to the limits. */
+uint64_t import_archive_max(const struct tree_limits *limits) MUST_USE;
+
 /** jail_plan.work of an import; context is the struct import_work. */
 void import_child(const struct jail_inside *inside);
 /** jail_plan.work that takes the rootfs as it is (build); context is the struct import_work, of which only the limits are

@@ -78,9 +78,8 @@ static bool keep_capabilities(uint64_t kept, struct error *err)
 
 bool jail_rights_for_packages(struct error *err)
 {
-    /* SYS_CHROOT and SYS_ADMIN (mounts of /proc in the target): debootstrap's own. */
     return keep_capabilities(CAP(CHOWN) | CAP(DAC_OVERRIDE) | CAP(DAC_READ_SEARCH) | CAP(FOWNER) | CAP(FSETID) |
-                                 CAP(KILL) | CAP(SETGID) | CAP(SETUID) | CAP(SETFCAP) | CAP(SYS_CHROOT) | CAP(SYS_ADMIN),
+                                 CAP(KILL) | CAP(SETGID) | CAP(SETUID) | CAP(SETFCAP) | CAP(SYS_CHROOT),
                              err);
 }
 

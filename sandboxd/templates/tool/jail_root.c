@@ -125,6 +125,7 @@ static bool fill_etc(struct error *err)
     static const char *const FILES[] = {"resolv.conf", "hosts", "nsswitch.conf", "ld.so.cache", "gai.conf", "wgetrc"};
     static const char *const FOLDERS[] = {"alternatives", "ssl/certs", "dpkg"};
     if (!make_folder(STAGE "/etc", 0755, err) || !make_folder(STAGE "/etc/ssl", 0755, err) ||
+        !make_folder(STAGE "/etc/apt", 0755, err) || !make_folder(STAGE "/etc/apt/apt.conf.d", 0755, err) ||
         !make_file(STAGE "/etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n", err) ||
         !make_file(STAGE "/etc/group", "root:x:0:\nnogroup:x:65534:\n", err))
         return false;

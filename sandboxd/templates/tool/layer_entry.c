@@ -107,7 +107,8 @@ static bool make_file(const struct place *place, struct archive *tar, struct arc
 {
     la_int64_t length = archive_entry_size_is_set(entry) ? archive_entry_size(entry) : 0;
     if (length < 0 || (uint64_t)length > place->tree->limits.bytes)
-        return error_set(err, ERROR_TOO_LARGE, "it says that it has %" PRId64 " bytes", (int64_t)length);
+        return error_set(err, ERROR_TOO_LARGE, "it has %" PRId64 " bytes; all may have %" PRIu64 " MiB (--max-mb)",
+                         (int64_t)length, place->tree->limits.bytes >> 20);
     AUTO_FD int fd = openat(place->parent, place->base, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return tree_fail(err, "create", place->path);

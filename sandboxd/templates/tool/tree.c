@@ -137,7 +137,10 @@ static bool make_folder(struct tree *tree, const char *path, struct error *err)
     at = open_in_root(tree, parent);
     if (at < 0)
         return tree_fail(err, "open folder", parent);
-    if (mkdirat(at, tree_base(path), 0755) < 0 || fchmodat(at, tree_base(path), 0755, 0) < 0)
+    int made = mkdirat(at, tree_base(path), 0755);
+    if (made < 0 && errno == EEXIST)
+        return error_set(err, ERROR_INVALID, "%.120s is a link to nothing", path);
+    if (made < 0 || fchmodat(at, tree_base(path), 0755, 0) < 0)
         return tree_fail(err, "make folder", path);
     return tree_count_entry(tree, err) && tree_touch(tree, at, tree_base(path), err);
 }
