@@ -3,10 +3,12 @@
 #pragma once
 
 #include "sandboxd/launcher/identity.h"
+#include "sandboxd/launcher/policy.h"
 #include "sandboxd/launcher/sandboxes.h"
 #include "sandboxd/launcher/settings.h"
 
 struct dialogue_entry;
+struct dialogue_wait;
 
 /** Embedded. Private. */
 struct dialogue {
@@ -21,12 +23,20 @@ struct dialogue {
     uint64_t ends_told; /* number of the next end to tell */
     struct dialogue_entry *first, *last;
     size_t waiting;
+    struct dialogue_wait *waits; /* prepares whose sandboxes are being born */
+    size_t wait_count;
+    bool templates_changed; /* since the front was told of them */
 };
 
+/** Becomes the listener of `sandboxes`, which are started. */
 void dialogue_init(struct dialogue *dialogue, const struct settings *settings, struct identity *identity,
                    const char *node_file, struct sandboxes *sandboxes);
 
-/** A new front behind `socket` (borrowed); forgets all that the former was to get. */
+/** Reads the folder of templates if it has changed: the front is told, and the pool follows. */
+void dialogue_refresh_templates(struct dialogue *dialogue);
+
+/** A new front behind `socket` (borrowed); forgets all that the former was to get, and gives up the births and
+ *  the snapshots that it asked for. */
 void dialogue_begin(struct dialogue *dialogue, int socket, uint64_t incarnation);
 void dialogue_end(struct dialogue *dialogue);
 

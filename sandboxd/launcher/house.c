@@ -50,11 +50,12 @@ static bool make_folders(struct house *house, const struct settings *settings, s
     house->folder = memory_printf("%s/sandboxd", house->state);
     house->records = memory_printf("%s/records", house->folder);
     house->run = memory_printf("%s/run", house->folder);
-    house->skeleton = memory_printf("%s/templates/base", house->folder);
+    house->snapshot_records = memory_printf("%s/snapshots", house->folder);
+    house->templates = memory_printf("%s/templates", house->folder);
     house->node_file = memory_printf("%s/node.json", house->folder);
     house->incarnation_file = memory_printf("%s/incarnation", house->folder);
     return make_folder(house->folder, 0711, err) && make_folder(house->records, 0700, err) &&
-           make_folder(house->run, 0711, err);
+           make_folder(house->snapshot_records, 0700, err) && make_folder(house->run, 0711, err);
 }
 
 static bool take_lock(struct house *house, struct error *err)
@@ -113,6 +114,26 @@ static void raise_descriptor_limit(void)
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+static bool is_kept_by_snapshot(void *context, const char *version)
+{
+    return snapshots_are_of(context, version);
+}
+
+/* In the private mount namespace: the pool is mounted there. */
+static bool open_stores(struct house *house, const struct settings *settings, struct error *err)
+{
+    struct storage_options options = {.kind = settings->storage,
+                                      .state_folder = house->state,
+                                      .pool_bytes_max = (uint64_t)settings->pool_mb_max << 20};
+    struct catalog_users users = {.is_used = is_kept_by_snapshot, .context = &house->snapshots};
+    house->storage = storage_open(&options, err);
+    return house->storage &&
+           snapshots_open(&house->snapshots, house->snapshot_records, house->storage, (size_t)settings->snapshots_max,
+                          err) &&
+           templates_describe_base(house->templates, err) &&
+           catalog_open(&house->catalog, house->templates, users, err);
+}
+
 static bool open_house(struct house *house, const struct settings *settings, struct error *err)
 {
     if (geteuid() != 0)
@@ -120,14 +141,15 @@ static bool open_house(struct house *house, const struct settings *settings, str
                          "parley-sandboxd must be started as root for now: sudo parley-sandboxd ...");
     raise_descriptor_limit();
     confine_find_user(settings->front_user, (uid_t)settings->front_uid, &house->front_uid, &house->front_gid);
-    return make_folders(house, settings, err) && take_lock(house, err) && read_init_program(house, settings, err) &&
-           leave_mount_namespace(err) && isolation_namespaces.start(house->state, err) &&
-           slots_start(&house->slots, SLOTS_FOLDER, house->state, "/etc", err);
+    return attachments_check_hosts(settings->volume_hosts, err) && make_folders(house, settings, err) &&
+           take_lock(house, err) && read_init_program(house, settings, err) && leave_mount_namespace(err) &&
+           isolation_namespaces.start(house->state, err) &&
+           slots_start(&house->slots, SLOTS_FOLDER, house->state, "/etc", err) && open_stores(house, settings, err);
 }
 
 bool house_open(struct house *house, const struct settings *settings, struct error *err)
 {
-    *house = (struct house){.lock = -1, .init_program = -1};
+    *house = (struct house){.lock = -1, .init_program = -1, .catalog.notify = -1};
     if (open_house(house, settings, err))
         return true;
     house_close(house);
@@ -136,17 +158,21 @@ bool house_open(struct house *house, const struct settings *settings, struct err
 
 void house_close(struct house *house)
 {
-    char *texts[] = {house->state,    house->folder,    house->records,         house->run,
-                     house->skeleton, house->node_file, house->incarnation_file};
+    char *texts[] = {house->state, house->folder,    house->records,   house->snapshot_records,
+                     house->run,   house->templates, house->node_file, house->incarnation_file};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     if (house->lock >= 0)
         close(house->lock);
     if (house->init_program >= 0)
         close(house->init_program);
+    catalog_close(&house->catalog);
+    snapshots_close(&house->snapshots);
+    if (house->storage)
+        storage_close(house->storage);
     slots_done(&house->slots);
     isolation_namespaces.stop();
-    *house = (struct house){.lock = -1, .init_program = -1};
+    *house = (struct house){.lock = -1, .init_program = -1, .catalog.notify = -1};
 }
 
 bool house_start_sandboxes(struct house *house, const struct settings *settings, const struct sandboxes_watch *watch,
@@ -155,10 +181,19 @@ bool house_start_sandboxes(struct house *house, const struct settings *settings,
     struct sandboxes_house needs = {.backend = &isolation_namespaces,
                                     .run_folder = house->run,
                                     .record_folder = house->records,
-                                    .skeleton = house->skeleton,
                                     .front_group = house->front_gid,
                                     .init_program = house->init_program,
                                     .max = (uint32_t)settings->slots_max,
+                                    .storage = house->storage,
+                                    .catalog = &house->catalog,
+                                    .snapshots = &house->snapshots,
+                                    .volumes = {.hosts = settings->volume_hosts,
+                                                .state = house->state,
+                                                .storage = house->storage,
+                                                .default_bytes = (uint64_t)settings->volume_mb << 20},
+                                    .warm = {.each = (uint32_t)settings->warm,
+                                             .most = (uint32_t)settings->warm_max,
+                                             .memory_kib = (uint64_t)settings->warm_memory_mb << 10},
                                     .watch = *watch};
     return sandboxes_start(all, &needs, &house->slots, err);
 }

@@ -2,8 +2,10 @@
  *
  *  STATE/sandboxd/          0711  lock, node.json, incarnation, cgroups
  *  STATE/sandboxd/records/  0700  one a sandbox
+ *  STATE/sandboxd/snapshots/ 0700 one a snapshot
  *  STATE/sandboxd/run/      0711  <slot>/init.sock, 0710 root:front
- *  STATE/sandboxd/templates/ 0711 base -> base-<stamp> */
+ *  STATE/sandboxd/storage/        what sandboxes write (storage/storage.h)
+ *  STATE/sandboxd/templates/ 0700 what they are made of (templates/templates.h) */
 #pragma once
 
 #include "sandboxd/launcher/sandboxes.h"
@@ -12,15 +14,19 @@
 /** Embedded. Zero before house_open; lock is -1 then. */
 struct house {
     char *state; /* real path */
-    char *folder, *records, *run, *skeleton, *node_file, *incarnation_file;
+    char *folder, *records, *snapshot_records, *run, *templates, *node_file, *incarnation_file;
     int lock, init_program;
     uid_t front_uid;
     gid_t front_gid;
     struct slots slots;
+    struct storage *storage;
+    struct snapshots snapshots;
+    struct catalog catalog;
 };
 
-/** Makes the folders, takes the lock, leaves the host's mount namespace, starts the backend, reads parley-init.
- *  ERROR_CONFLICT when another launcher has the lock; ERROR_FORBIDDEN when not root. */
+/** Makes the folders, takes the lock, leaves the host's mount namespace, starts the backend, opens storage, snapshots
+ * and templates, reads parley-init. ERROR_CONFLICT when another launcher has the lock; ERROR_FORBIDDEN when not root.
+ */
 bool house_open(struct house *house, const struct settings *settings, struct error *err) MUST_USE;
 void house_close(struct house *house);
 #define AUTO_HOUSE __attribute__((cleanup(house_close))) struct house

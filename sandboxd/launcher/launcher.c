@@ -20,8 +20,15 @@
 static const uint64_t SECOND = 1000000000;
 enum { STOP_PATIENCE_S = 15, REKEY_PATIENCE_S = 2, EVENTS_A_TURN = 64, PURGE_TURN_MS = 20 };
 
-/* What an epoll event is about; a slot's init has its slot in the low half. */
-enum source { SOURCE_SIGNAL = 1, SOURCE_TIMER, SOURCE_FRONT_MESSAGE, SOURCE_FRONT_END, SOURCE_INIT };
+/* What an epoll event is about; what is a sandbox's has its slot in the low half. */
+enum source {
+    SOURCE_SIGNAL = 1,
+    SOURCE_TIMER,
+    SOURCE_FRONT_MESSAGE,
+    SOURCE_FRONT_END,
+    SOURCE_TEMPLATES,
+    SOURCE_SANDBOX /* and from here on: enum sandbox_event */
+};
 
 /* Everything one launcher has. */
 struct launcher {
@@ -51,10 +58,19 @@ static bool watch(const struct launcher *launcher, int fd, uint32_t events, uint
     return true;
 }
 
-static bool watch_init(void *context, uint32_t slot, int pidfd, struct error *err)
+static bool watch_sandbox(void *context, enum sandbox_event event, uint32_t slot, int fd, struct error *err)
+{
+    return watch(context, fd, EPOLLIN | EPOLLONESHOT, tag((enum source)(SOURCE_SANDBOX + event), slot), err);
+}
+
+static bool watch_sandbox_again(void *context, enum sandbox_event event, uint32_t slot, int fd, struct error *err)
 {
     const struct launcher *launcher = context;
-    return watch(launcher, pidfd, EPOLLIN | EPOLLONESHOT, tag(SOURCE_INIT, slot), err);
+    struct epoll_event again = {.events = EPOLLIN | EPOLLONESHOT,
+                                .data.u64 = tag((enum source)(SOURCE_SANDBOX + event), slot)};
+    if (epoll_ctl(launcher->epoll, EPOLL_CTL_MOD, fd, &again) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "epoll_ctl");
+    return true;
 }
 
 /* --- the front --- */
@@ -193,35 +209,47 @@ static void on_event(struct launcher *launcher, uint64_t what)
         if (launcher->front.pid > 0)
             end_front(launcher, NULL);
         return;
-    case SOURCE_INIT:
-        sandboxes_init_ended(&launcher->sandboxes, (uint32_t)what);
+    case SOURCE_TEMPLATES:
+        dialogue_refresh_templates(&launcher->dialogue);
         return;
+    case SOURCE_SANDBOX:
     default:
+        sandboxes_event(&launcher->sandboxes, (enum sandbox_event)((what >> 32) - SOURCE_SANDBOX), (uint32_t)what);
         return;
     }
 }
 
-/* One timer for all that will be due. */
-static void set_timer(struct launcher *launcher)
+static uint64_t sooner(uint64_t a, uint64_t b)
 {
-    uint64_t due = sandboxes_next_wake(&launcher->sandboxes);
-    uint64_t others = launcher->front.pid <= 0 ? launcher->front.restart_boot_ns
+    return b && (a == 0 || b < a) ? b : a;
+}
+
+/* One timer for all that will be due. */
+static void set_timer(struct launcher *launcher, uint64_t pool_due)
+{
+    uint64_t due = sooner(sandboxes_next_wake(&launcher->sandboxes), pool_due);
+    due = sooner(due, launcher->front.pid <= 0 ? launcher->front.restart_boot_ns
                       : launcher->stop_boot_ns ? launcher->stop_boot_ns
-                                               : launcher->rekey_boot_ns;
-    if (others && (due == 0 || others < due))
-        due = others;
+                                               : launcher->rekey_boot_ns);
     struct itimerspec when = {.it_value = {.tv_sec = (time_t)(due / SECOND), .tv_nsec = (long)(due % SECOND)}};
     (void)timerfd_settime(launcher->timer, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
+/* The pool is refilled when nothing waits: one birth is begun, then it is looked again. */
 static void loop(struct launcher *launcher)
 {
     while (!launcher->stopped) {
         struct epoll_event events[EVENTS_A_TURN];
-        set_timer(launcher);
-        int count = epoll_wait(launcher->epoll, events, EVENTS_A_TURN, -1);
+        uint64_t pool_due = 0;
+        bool may_refill = !launcher->stop_boot_ns && launcher->front.pid > 0;
+        bool refills = may_refill && warm_wanted(&launcher->sandboxes, clock_boot_ns(), &pool_due);
+        set_timer(launcher, pool_due);
+        int count = epoll_wait(launcher->epoll, events, EVENTS_A_TURN, refills ? 0 : -1);
         for (int i = 0; i < count; i++)
             on_event(launcher, events[i].data.u64);
+        if (count == 0 && refills)
+            warm_refill(&launcher->sandboxes, clock_boot_ns());
+        sandboxes_turn(&launcher->sandboxes);
         serve_front(launcher);
     }
 }
@@ -252,8 +280,9 @@ static bool open_launcher(struct launcher *launcher, char *const argv[], struct 
     if (!open_loop(launcher, err) || !house_open(&launcher->house, launcher->settings, err) ||
         !identity_read(&launcher->identity, launcher->house.node_file, err))
         return false;
-    struct sandboxes_watch watcher = {.add = watch_init, .context = launcher};
-    if (!house_start_sandboxes(&launcher->house, launcher->settings, &watcher, &launcher->sandboxes, err))
+    struct sandboxes_watch watcher = {.add = watch_sandbox, .again = watch_sandbox_again, .context = launcher};
+    if (!house_start_sandboxes(&launcher->house, launcher->settings, &watcher, &launcher->sandboxes, err) ||
+        !watch(launcher, catalog_fd(&launcher->house.catalog), EPOLLIN, tag(SOURCE_TEMPLATES, 0), err))
         return false;
     dialogue_init(&launcher->dialogue, launcher->settings, &launcher->identity, launcher->house.node_file,
                   &launcher->sandboxes);
@@ -279,7 +308,7 @@ static struct launcher *new_launcher(const struct settings *settings)
     struct launcher *launcher = memory_new(sizeof *launcher);
     launcher->settings = settings;
     launcher->epoll = launcher->timer = launcher->signals = -1;
-    launcher->house.lock = launcher->house.init_program = -1;
+    launcher->house.lock = launcher->house.init_program = launcher->house.catalog.notify = -1;
     return launcher;
 }
 
@@ -302,10 +331,11 @@ int launcher_run(const struct settings *settings, char *const argv[])
 
 /* --- the other ways to be called --- */
 
-static bool watch_nothing(void *context, uint32_t slot, int pidfd, struct error *err)
+static bool watch_nothing(void *context, enum sandbox_event event, uint32_t slot, int fd, struct error *err)
 {
     (void)context;
-    return pidfd >= 0 || error_set(err, ERROR_INTERNAL, "slot %" PRIu32 " has no pidfd", slot);
+    (void)event;
+    return fd >= 0 || error_set(err, ERROR_INTERNAL, "slot %" PRIu32 " has no pidfd", slot);
 }
 
 static void purge(struct sandboxes *all)
@@ -325,7 +355,7 @@ int launcher_purge(const struct settings *settings)
 {
     struct error err = {0};
     struct launcher *launcher = new_launcher(settings);
-    struct sandboxes_watch watcher = {.add = watch_nothing};
+    struct sandboxes_watch watcher = {.add = watch_nothing, .again = watch_nothing};
     bool opened = house_open(&launcher->house, settings, &err) &&
                   house_start_sandboxes(&launcher->house, settings, &watcher, &launcher->sandboxes, &err);
     if (opened)

@@ -15,7 +15,11 @@ static const uint64_t DISK_MIN_BYTES = 1024ULL * 1024;
 static const uint64_t KEPT_BYTES = 64ULL * 1024 * 1024; /* for processes, at least, where memory is twice that */
 enum { CPU_MIN = 50, PIDS_MIN = 16 };
 
-static const char *const TEMPLATES[] = {"base"};
+static const uint64_t DISK_DEFAULT_BYTES = 1024ULL * 1024 * 1024;
+static const uint64_t OUTPUT_MIN_BYTES = 64ULL * 1024;
+static const uint64_t OUTPUT_MAX_BYTES = 1024ULL * 1024 * 1024;
+enum { OPEN_FILES_MIN = 16 };
+
 static const char *const ISOLATIONS[] = {"auto", "namespaces"};
 
 static bool is_one_of(const char *const *list, size_t count, const char *name)
@@ -50,41 +54,96 @@ static uint64_t largest_disk(uint64_t memory_bytes)
     return (size_within(memory_bytes - kept) - isolation_shared_bytes(memory_bytes)) / MIB * MIB;
 }
 
-static bool judge_limits(const struct settings *settings, const struct fl_limits *asked, struct fl_limits *in_force,
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What is written is memory: then the disk is part of it. */
+static bool judge_memory_disk(const struct settings *settings, struct fl_limits *limits, struct error *err)
+{
+    uint64_t most = largest_disk(limits->memory_bytes);
+    if (limits->disk_bytes == 0)
+        limits->disk_bytes = least(least(limits->memory_bytes / 2, most), (uint64_t)settings->disk_mb_max * MIB);
+    return limits->disk_bytes <= most || error_set(err, ERROR_INVALID,
+                                                   "storage tmpfs counts as memory: with memory_mb %" PRIu64
+                                                   ", disk_mb must be at most %" PRIu64 ", not %" PRIu64,
+                                                   limits->memory_bytes / MIB, most / MIB, limits->disk_bytes / MIB);
+}
+
+static bool judge_disk(const struct policy *policy, struct fl_limits *limits, struct error *err)
+{
+    uint64_t most = (uint64_t)policy->settings->disk_mb_max * MIB;
+    if (policy->storage_is_memory && !judge_memory_disk(policy->settings, limits, err))
+        return false;
+    if (limits->disk_bytes == 0)
+        limits->disk_bytes = least(DISK_DEFAULT_BYTES, most);
+    return in_range("disk_bytes", limits->disk_bytes, DISK_MIN_BYTES, most, err);
+}
+
+/* Those that have a default: 0 asks for it. */
+static bool judge_counts(const struct settings *settings, struct fl_limits *limits, struct error *err)
+{
+    if (limits->open_files == 0)
+        limits->open_files = (uint32_t)settings->open_files_max;
+    if (limits->commands == 0)
+        limits->commands = (uint32_t)settings->commands_max;
+    if (limits->output_bytes == 0)
+        limits->output_bytes = (uint64_t)settings->output_mb * MIB;
+    return in_range("open_files", limits->open_files, OPEN_FILES_MIN, (uint64_t)settings->open_files_max, err) &&
+           in_range("commands", limits->commands, 1, (uint64_t)settings->commands_max, err) &&
+           in_range("output_bytes", limits->output_bytes, OUTPUT_MIN_BYTES, OUTPUT_MAX_BYTES, err);
+}
+
+static bool judge_limits(const struct policy *policy, const struct fl_limits *asked, struct fl_limits *in_force,
                          struct error *err)
 {
+    const struct settings *settings = policy->settings;
     struct fl_limits limits = *asked;
     if (!in_range("cpu_milli", limits.cpu_milli, CPU_MIN, (uint64_t)settings->cpu_milli_max, err) ||
         !in_range("pids", limits.pids, PIDS_MIN, (uint64_t)settings->pids_max, err) ||
-        !in_range("memory_bytes", limits.memory_bytes, MEMORY_MIN_BYTES, (uint64_t)settings->memory_mb_max * MIB, err))
-        return false;
-    uint64_t most = largest_disk(limits.memory_bytes);
-    if (limits.disk_bytes == 0)
-        limits.disk_bytes = limits.memory_bytes / 2 < most ? limits.memory_bytes / 2 : most;
-    if (limits.disk_bytes > most)
-        return error_set(err, ERROR_INVALID,
-                         "storage tmpfs counts as memory: with memory_mb %" PRIu64 ", disk_mb must be at most %" PRIu64
-                         ", not %" PRIu64,
-                         limits.memory_bytes / MIB, most / MIB, limits.disk_bytes / MIB);
-    if (!in_range("disk_bytes", limits.disk_bytes, DISK_MIN_BYTES, (uint64_t)settings->disk_mb_max * MIB, err))
+        !in_range("memory_bytes", limits.memory_bytes, MEMORY_MIN_BYTES, (uint64_t)settings->memory_mb_max * MIB,
+                  err) ||
+        !judge_disk(policy, &limits, err) || !judge_counts(settings, &limits, err))
         return false;
     *in_force = limits;
     return true;
 }
 
-bool policy_judge(const struct settings *settings, const struct fl_prepare *prepare, int64_t now_wall_ms,
+bool policy_judge_limits(const struct policy *policy, const struct fl_limits *now, const struct fl_limits *asked,
+                         struct fl_limits *in_force, struct error *err)
+{
+    struct fl_limits limits = {.cpu_milli = asked->cpu_milli ? asked->cpu_milli : now->cpu_milli,
+                               .pids = asked->pids ? asked->pids : now->pids,
+                               .memory_bytes = asked->memory_bytes ? asked->memory_bytes : now->memory_bytes,
+                               .disk_bytes = asked->disk_bytes ? asked->disk_bytes : now->disk_bytes,
+                               .open_files = asked->open_files ? asked->open_files : now->open_files,
+                               .commands = asked->commands ? asked->commands : now->commands,
+                               .output_bytes = asked->output_bytes ? asked->output_bytes : now->output_bytes};
+    return judge_limits(policy, &limits, in_force, err);
+}
+
+static bool judge_volume_sizes(const struct settings *settings, const struct fl_prepare *prepare, struct error *err)
+{
+    for (size_t i = 0; i < prepare->volume_count; i++) {
+        uint64_t bytes = prepare->volumes[i].size_bytes;
+        if (bytes && !in_range("size of a volume", bytes, DISK_MIN_BYTES, (uint64_t)settings->disk_mb_max * MIB, err))
+            return false;
+    }
+    return true;
+}
+
+bool policy_judge(const struct policy *policy, const struct fl_prepare *prepare, int64_t now_wall_ms,
                   struct fl_limits *in_force, struct error *err)
 {
-    if (!is_one_of(TEMPLATES, sizeof TEMPLATES / sizeof TEMPLATES[0], prepare->template_name))
-        return error_set(err, ERROR_INVALID, "no template \"%s\" on this node; there is: base", prepare->template_name);
     if (!is_one_of(ISOLATIONS, sizeof ISOLATIONS / sizeof ISOLATIONS[0], prepare->isolation))
         return error_set(err, ERROR_INVALID, "isolation must be auto or namespaces on this node, not \"%s\"",
                          prepare->isolation);
     if (prepare->deadline_wall_ms <= now_wall_ms)
         return error_set(err, ERROR_INVALID, "the deadline has passed already");
     struct fl_limits limits = {0};
-    if (!policy_judge_deadline(settings, now_wall_ms, prepare->deadline_wall_ms, err) ||
-        !judge_limits(settings, &prepare->limits, &limits, err))
+    if (!policy_judge_deadline(policy->settings, now_wall_ms, prepare->deadline_wall_ms, err) ||
+        !judge_limits(policy, &prepare->limits, &limits, err) || !judge_volume_sizes(policy->settings, prepare, err))
         return false;
     *in_force = limits;
     return true;

@@ -5,10 +5,20 @@
 #include "sandboxd/front_launcher/front_launcher.h"
 #include "sandboxd/launcher/settings.h"
 
+/** What it goes by; borrowed. */
+struct policy {
+    const struct settings *settings;
+    bool storage_is_memory; /* what is written counts as memory: a disk must leave some */
+};
+
 /** Judges a request; *in_force gets the limits with defaults filled in. ERROR_INVALID names the field and what
- *  is allowed. */
-bool policy_judge(const struct settings *settings, const struct fl_prepare *prepare, int64_t now_wall_ms,
+ *  is allowed. Template, snapshot and volumes are judged by those who have them. */
+bool policy_judge(const struct policy *policy, const struct fl_prepare *prepare, int64_t now_wall_ms,
                   struct fl_limits *in_force, struct error *err) MUST_USE;
+
+/** Judges other limits for a living sandbox: a 0 in `asked` leaves that of `now`. */
+bool policy_judge_limits(const struct policy *policy, const struct fl_limits *now, const struct fl_limits *asked,
+                         struct fl_limits *in_force, struct error *err) MUST_USE;
 
 /** Judges a new hard deadline of a sandbox made at created_wall_ms. ERROR_INVALID. */
 bool policy_judge_deadline(const struct settings *settings, int64_t created_wall_ms, int64_t deadline_wall_ms,

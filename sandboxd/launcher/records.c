@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAGIC = 0x50524543 /* PREC */, VERSION = 2 };
+enum { MAGIC = 0x50524543 /* PREC */, VERSION = 3 };
 
 /* No byte of it is padding, for all are summed. */
 _Static_assert(offsetof(struct record, checksum) ==
@@ -58,16 +58,42 @@ static bool is_text(const char *field, size_t size)
     return strnlen(field, size) < size;
 }
 
+/* A live one has an id, one of the pool has none yet. */
+static bool is_state_sane(const struct record *record)
+{
+    bool has_id = random_is_id(record->id, "sbx");
+    switch (record->state) {
+    case RECORD_STARTING:
+        return has_id || record->id[0] == '\0';
+    case RECORD_WARM:
+        return record->id[0] == '\0' && record->init_pid > 1;
+    case RECORD_LIVE:
+        return has_id && record->init_pid > 1 && record->epoch > 0 && record->uid > 0;
+    default:
+        return false;
+    }
+}
+
+static bool are_volumes_text(const struct record *record)
+{
+    for (size_t i = 0; i < FRONT_LAUNCHER_VOLUMES; i++) {
+        if (!is_text(record->volumes[i], sizeof record->volumes[i]))
+            return false;
+    }
+    return true;
+}
+
 static bool is_sane(const struct record *record, uint32_t slot)
 {
     return record->magic == MAGIC && record->version == VERSION && record->checksum == checksum(record) &&
            record->slot == slot && record->slot < SLOTS_COUNT && record->uid_base == slots_uid(slot) &&
-           (record->state == RECORD_STARTING || (record->state == RECORD_LIVE && record->init_pid > 1)) &&
-           is_text(record->id, sizeof record->id) && random_is_id(record->id, "sbx") &&
+           is_text(record->id, sizeof record->id) && is_state_sane(record) &&
            is_text(record->hostname, sizeof record->hostname) &&
            is_text(record->template_name, sizeof record->template_name) &&
-           is_text(record->isolation, sizeof record->isolation) && is_text(record->boot_id, sizeof record->boot_id) &&
-           record->epoch > 0 && env_is_whole(record->env);
+           is_text(record->template_version, sizeof record->template_version) &&
+           is_text(record->isolation, sizeof record->isolation) && is_text(record->storage, sizeof record->storage) &&
+           is_text(record->snapshot, sizeof record->snapshot) && are_volumes_text(record) &&
+           is_text(record->boot_id, sizeof record->boot_id) && env_is_whole(record->env);
 }
 
 bool record_read(const char *folder, uint32_t slot, struct record *record, struct error *err)
@@ -111,5 +137,18 @@ size_t record_list(const char *folder, uint32_t *slots, size_t max)
     }
     if (entries)
         closedir(entries);
+    return count;
+}
+
+size_t record_count(const char *folder, enum record_state state)
+{
+    size_t count = 0;
+    AUTO_FREE uint32_t *slots = memory_array(SLOTS_COUNT, sizeof *slots);
+    size_t found = record_list(folder, slots, SLOTS_COUNT);
+    for (size_t i = 0; i < found; i++) {
+        struct record record;
+        if (record_read(folder, slots[i], &record, NULL) && record.state == state)
+            count++;
+    }
     return count;
 }

@@ -3,9 +3,15 @@
 #pragma once
 
 #include "sandboxd/front_launcher/front_launcher.h"
+#include "sandboxd/storage/storage.h"
 #include "shared/base/clock.h"
 
-enum record_state { RECORD_STARTING = 1, RECORD_LIVE };
+/* What is not live is ended by the next launcher: nobody's commands have run in it. */
+enum record_state {
+    RECORD_STARTING = 1,
+    RECORD_LIVE,
+    RECORD_WARM /* of the pool: no id yet */
+};
 
 struct record {
     uint32_t magic, version; /* set by record_write */
@@ -19,8 +25,15 @@ struct record {
     char id[FRONT_LAUNCHER_ID_BYTES];
     char hostname[FRONT_LAUNCHER_NAME_BYTES];
     char template_name[FRONT_LAUNCHER_NAME_BYTES];
+    char template_version[FRONT_LAUNCHER_NAME_BYTES];
     char isolation[FRONT_LAUNCHER_NAME_BYTES];
-    uint32_t epoch; /* lowest key epoch in force */
+    char storage[FRONT_LAUNCHER_NAME_BYTES];                  /* kind of its area */
+    uint64_t area_device;                                     /* tmpfs: storage_area.device */
+    char snapshot[FRONT_LAUNCHER_SNAPSHOT_BYTES];             /* what it began with; "" nothing */
+    char volumes[FRONT_LAUNCHER_VOLUMES][STORAGE_NAME_BYTES]; /* named ones it has, as on disk; "" none or a host's */
+    uint32_t uid, gid;                                        /* of commands, inside */
+    uint32_t root_allowed, was_warm;                          /* 0 or 1 */
+    uint32_t epoch;                                           /* lowest key epoch in force */
     char env[ENV_BYTES];
     char boot_id[CLOCK_BOOT_ID_BYTES];
     char reserved[7];
@@ -35,6 +48,9 @@ bool record_write(const char *folder, struct record *record, struct error *err) 
 bool record_read(const char *folder, uint32_t slot, struct record *record, struct error *err) MUST_USE;
 
 void record_remove(const char *folder, uint32_t slot);
+
+/** How many records of this boot are of that state; for `parley doctor`. */
+size_t record_count(const char *folder, enum record_state state) MUST_USE;
 
 /** The slots that have a record, whole or not; at most `max`. Removes half-written ones. */
 size_t record_list(const char *folder, uint32_t *slots, size_t max);

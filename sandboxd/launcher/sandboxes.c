@@ -1,19 +1,16 @@
-#include "sandboxd/launcher/sandboxes.h"
+/* sandboxes.c - the table, ends, time. Births: births.c; what an earlier launcher left: adoption.c; the living:
+ * keeping.c. */
+#include "sandboxd/launcher/sandboxes_internal.h"
 
 #include "shared/base/fd.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,20 +20,64 @@ enum { RETRY_FIRST_MS = 2, RETRY_MAX_MS = 250, STAT_OOM = 5, STAT_BYTES = 1024 }
 
 /* --- the table --- */
 
-static struct sandbox *add(struct sandboxes *all, uint32_t slot)
+struct sandbox *sandbox_new(struct sandboxes *all, bool is_pool)
 {
     struct sandbox *sandbox = memory_new(sizeof *sandbox);
-    sandbox->record.slot = slot;
+    sandbox->record.slot = SLOTS_COUNT;
     sandbox->handle = ISOLATION_NONE;
-    all->by_slot[slot] = sandbox;
+    sandbox->area = STORAGE_AREA_NONE;
+    sandbox->is_pool = is_pool;
     all->count++;
+    all->pool_count += is_pool;
     return sandbox;
 }
 
-static void drop(struct sandboxes *all, struct sandbox *sandbox)
+void sandbox_place(struct sandboxes *all, struct sandbox *sandbox, uint32_t slot)
 {
-    all->by_slot[sandbox->record.slot] = NULL;
+    sandbox->record.slot = slot;
+    sandbox->record.uid_base = slots_uid(slot);
+    all->by_slot[slot] = sandbox;
+}
+
+static bool is_birth(enum sandbox_state state)
+{
+    return state == SANDBOX_FILLING || state == SANDBOX_BORN || state == SANDBOX_BECOMING;
+}
+
+void sandbox_enter(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_state state)
+{
+    uint32_t *births = sandbox->is_pool ? &all->pool_births : &all->births;
+    *births -= is_birth(sandbox->state);
+    *births += is_birth(state);
+    sandbox->state = state;
+}
+
+static void leave_queue(struct sandboxes *all, const struct sandbox *sandbox)
+{
+    for (struct sandbox **at = &all->queue; *at; at = &(*at)->next) {
+        if (*at == sandbox) {
+            *at = sandbox->next;
+            return;
+        }
+    }
+}
+
+void sandbox_drop(struct sandboxes *all, struct sandbox *sandbox)
+{
+    sandbox_enter(all, sandbox, SANDBOX_ENDING);
+    if (sandbox->record.slot < SLOTS_COUNT)
+        all->by_slot[sandbox->record.slot] = NULL;
+    else
+        leave_queue(all, sandbox);
     all->count--;
+    all->pool_count -= sandbox->is_pool;
+    all->no_slot = false;
+    if (sandbox->job)
+        storage_job_cancel(sandbox->job);
+    taking_cancel(all, sandbox, NULL);
+    birth_free(sandbox->birth);
+    catalog_release(all->house.catalog, sandbox->template);
+    storage_area_close(&sandbox->area);
     isolation_close(&sandbox->handle);
     free(sandbox);
 }
@@ -47,6 +88,10 @@ struct sandbox *sandboxes_find(struct sandboxes *all, const char *id)
         struct sandbox *sandbox = all->by_slot[slot];
         if (sandbox && strcmp(sandbox->record.id, id) == 0)
             return sandbox;
+    }
+    for (struct sandbox *queued = all->queue; queued; queued = queued->next) {
+        if (strcmp(queued->record.id, id) == 0)
+            return queued;
     }
     return NULL;
 }
@@ -62,10 +107,16 @@ const struct sandbox_end *sandboxes_find_end(const struct sandboxes *all, const 
     return NULL;
 }
 
+void sandbox_forget(struct sandbox *sandbox)
+{
+    memset(sandbox->record.id, 0, sizeof sandbox->record.id);
+}
+
 static void note_end(struct sandboxes *all, const struct sandbox *sandbox)
 {
-    log_info("launcher", "sandbox ended sandbox=%s slot=%" PRIu32 " reason=%s",
-             sandbox->record.id[0] ? sandbox->record.id : "unknown", sandbox->record.slot, sandbox->reason);
+    const char *id = sandbox->record.id[0] ? sandbox->record.id : sandbox->is_pool ? "warm" : "unknown";
+    log_write(sandbox->is_pool ? LOG_DEBUG : LOG_INFO, "launcher",
+              "sandbox ended sandbox=%s slot=%" PRIu32 " reason=%s", id, sandbox->record.slot, sandbox->reason);
     if (!sandbox->record.id[0])
         return;
     struct sandbox_end *end = &all->ended[all->ended_count++ % SANDBOXES_ENDED_KEPT];
@@ -75,24 +126,12 @@ static void note_end(struct sandboxes *all, const struct sandbox *sandbox)
     end->destroy_request = sandbox->destroy_request;
 }
 
-/* --- folders --- */
+/* --- ending --- */
 
-static char *folder_of(const struct sandboxes *all, uint32_t slot)
+char *sandbox_folder(const struct sandboxes *all, uint32_t slot)
 {
     return memory_printf("%s/%" PRIu32, all->house.run_folder, slot);
 }
-
-static bool make_folder(const char *path, gid_t group, struct error *err)
-{
-    /* What a crash left is not trusted to be as it should. */
-    if (!fd_remove_tree(path, err))
-        return false;
-    if (mkdir(path, 0700) < 0 || chown(path, 0, group) < 0 || chmod(path, 0710) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "make folder %s", path);
-    return true;
-}
-
-/* --- ending --- */
 
 static bool is_past_deadline(const struct sandbox *sandbox)
 {
@@ -110,7 +149,7 @@ static bool was_oom(const struct sandbox *sandbox)
     return line && strtoull(line + strlen("oom_kill "), NULL, 10) > 0;
 }
 
-static void find_reason(struct sandbox *sandbox)
+void sandbox_find_reason(struct sandbox *sandbox)
 {
     const char *reason = is_past_deadline(sandbox) ? "max_lifetime" : was_oom(sandbox) ? "oom" : "crashed";
     if (!sandbox->reason[0])
@@ -132,14 +171,14 @@ static bool try_remove(struct sandboxes *all, struct sandbox *sandbox)
     const struct isolation_backend *backend = all->house.backend;
     uint32_t slot = sandbox->record.slot;
     struct error err = {0};
-    AUTO_FREE char *folder = folder_of(all, slot);
+    AUTO_FREE char *folder = sandbox_folder(all, slot);
     if (backend->kill(slot, &err) && reap(sandbox, &err) && backend->remove(slot, &err) &&
-        fd_remove_tree(folder, &err)) {
-        find_reason(sandbox);
+        storage_area_remove(all->house.storage, slot, &err) && fd_remove_tree(folder, &err)) {
+        sandbox_find_reason(sandbox);
         record_remove(all->house.record_folder, slot);
         slots_release(all->slots, slot);
         note_end(all, sandbox);
-        drop(all, sandbox);
+        sandbox_drop(all, sandbox);
         return true;
     }
     if (err.kind != ERROR_STARTING && sandbox->tries == 0)
@@ -147,161 +186,91 @@ static bool try_remove(struct sandboxes *all, struct sandbox *sandbox)
                   err.message);
     uint64_t wait_ms = sandbox->tries < 7 ? (uint64_t)RETRY_FIRST_MS << sandbox->tries : RETRY_MAX_MS;
     sandbox->tries++;
-    sandbox->retry_boot_ns = clock_boot_ns() + wait_ms * MS;
+    sandbox->due_boot_ns = clock_boot_ns() + wait_ms * MS;
     return false;
+}
+
+/* Who waits for it to live, or for a snapshot of it, is told that it will not be. */
+static void disappoint(struct sandboxes *all, struct sandbox *sandbox)
+{
+    struct error why = {0};
+    error_set(&why, ERROR_GONE, "%s", sandbox->reason);
+    taking_cancel(all, sandbox, &why);
+    bool is_awaited = sandbox->state < SANDBOX_LIVE && sandbox->record.id[0];
+    if (is_awaited && all->listener.not_born)
+        all->listener.not_born(all->listener.context, sandbox->record.id, &why);
+}
+
+static void begin_end(struct sandboxes *all, struct sandbox *sandbox)
+{
+    disappoint(all, sandbox);
+    if (sandbox->job)
+        storage_job_cancel(TAKE(sandbox->job));
+    bool has_slot = sandbox->state != SANDBOX_QUEUED;
+    sandbox_enter(all, sandbox, SANDBOX_ENDING);
+    sandbox->tries = 0;
+    storage_area_close(&sandbox->area);
+    if (has_slot) {
+        try_remove(all, sandbox);
+        return;
+    }
+    note_end(all, sandbox);
+    sandbox_drop(all, sandbox);
 }
 
 void sandboxes_end(struct sandboxes *all, struct sandbox *sandbox, const char *reason)
 {
     if (!sandbox->reason[0])
         (void)!text_copy(sandbox->reason, sizeof sandbox->reason, reason);
-    if (sandbox->ending)
-        return;
-    sandbox->ending = true;
-    try_remove(all, sandbox);
+    if (sandbox->state != SANDBOX_ENDING)
+        begin_end(all, sandbox);
 }
 
-void sandboxes_init_ended(struct sandboxes *all, uint32_t slot)
+static void init_ended(struct sandboxes *all, struct sandbox *sandbox)
+{
+    struct pollfd init = {.fd = sandbox->handle.init, .events = POLLIN};
+    if (init.fd < 0 || poll(&init, 1, 0) == 0)
+        return; /* an event of who had the slot before */
+    if (is_birth(sandbox->state)) {
+        birth_init_ended(all, sandbox);
+        return;
+    }
+    sandbox_find_reason(sandbox); /* before the cgroup that tells is gone */
+    if (sandbox->state == SANDBOX_ENDING)
+        try_remove(all, sandbox);
+    else
+        begin_end(all, sandbox);
+}
+
+void sandboxes_event(struct sandboxes *all, enum sandbox_event event, uint32_t slot)
 {
     struct sandbox *sandbox = slot < SLOTS_COUNT ? all->by_slot[slot] : NULL;
-    struct pollfd init = {.fd = sandbox ? sandbox->handle.init : -1, .events = POLLIN};
-    if (sandbox == NULL || poll(&init, 1, 0) == 0)
-        return;           /* an event of who had the slot before */
-    find_reason(sandbox); /* before the cgroup that tells is gone */
-    sandbox->ending = true;
-    try_remove(all, sandbox);
+    if (!sandbox)
+        return;
+    switch (event) {
+    case SANDBOX_INIT_ENDED:
+        init_ended(all, sandbox);
+        return;
+    case SANDBOX_BIRTH:
+        birth_event(all, sandbox);
+        return;
+    case SANDBOX_JOB:
+        if (sandbox->state == SANDBOX_FILLING)
+            birth_filled(all, sandbox);
+        else
+            taking_event(all, sandbox);
+        return;
+    default:
+        return;
+    }
 }
 
-/* --- making --- */
+/* --- the living --- */
 
-static uint64_t boot_of_wall(int64_t wall_ms)
+uint64_t sandbox_boot_of_wall(int64_t wall_ms)
 {
     int64_t ahead_ms = wall_ms - clock_wall_ms();
     return clock_boot_ns() + (ahead_ms > 0 ? (uint64_t)ahead_ms * MS : 0);
-}
-
-static void fill_record(struct record *record, const struct fl_prepare *prepare, const struct fl_limits *limits)
-{
-    record->state = RECORD_STARTING;
-    record->uid_base = slots_uid(record->slot);
-    record->created_wall_ms = clock_wall_ms();
-    record->deadline_wall_ms = prepare->deadline_wall_ms;
-    record->deadline_boot_ns = boot_of_wall(prepare->deadline_wall_ms);
-    record->limits = *limits;
-    memcpy(record->id, prepare->id, sizeof record->id);
-    memcpy(record->hostname, prepare->hostname, sizeof record->hostname);
-    memcpy(record->template_name, prepare->template_name, sizeof record->template_name);
-    record->epoch = prepare->epoch;
-    memcpy(record->env, prepare->env, sizeof record->env);
-}
-
-/* --- to be replaced: storage makes areas, and births do not block --- */
-
-static int make_area(const struct record *record, struct error *err)
-{
-    static const char *const FOLDERS[] = {"root", "root/upper", "root/work", "usr", "usr/upper", "usr/work"};
-    char size[32];
-    char inodes[32];
-    snprintf(size, sizeof size, "%" PRIu64, record->limits.disk_bytes);
-    snprintf(inodes, sizeof inodes, "%" PRIu64, record->limits.disk_bytes / ISOLATION_BYTES_PER_INODE + 64);
-    AUTO_FD int context = fsopen("tmpfs", FSOPEN_CLOEXEC);
-    if (context < 0 || fsconfig(context, FSCONFIG_SET_STRING, "size", size, 0) < 0 ||
-        fsconfig(context, FSCONFIG_SET_STRING, "nr_inodes", inodes, 0) < 0 ||
-        fsconfig(context, FSCONFIG_SET_STRING, "mode", "0755", 0) < 0 ||
-        fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0) {
-        error_set_errno(err, ERROR_INTERNAL, "make a tmpfs of %s bytes", size);
-        return -1;
-    }
-    AUTO_FD int area = fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-    bool made = area >= 0 && fchownat(area, "", record->uid_base, record->uid_base, AT_EMPTY_PATH) == 0;
-    for (size_t i = 0; made && i < sizeof FOLDERS / sizeof FOLDERS[0]; i++)
-        made = mkdirat(area, FOLDERS[i], 0755) == 0 &&
-               fchownat(area, FOLDERS[i], record->uid_base, record->uid_base, 0) == 0;
-    if (!made)
-        error_set_errno(err, ERROR_INTERNAL, "fill a tmpfs");
-    return made ? TAKE_FD(area) : -1;
-}
-
-static bool wait_birth(const struct sandboxes *all, struct sandbox *sandbox, bool warm, struct error *err)
-{
-    const struct isolation_backend *backend = all->house.backend;
-    struct pollfd birth = {.fd = sandbox->handle.birth, .events = POLLIN};
-    for (;;) {
-        if (poll(&birth, 1, 10000) == 0)
-            return error_set(err, ERROR_TIMEOUT, "init was not ready within 10 s");
-        int news = warm ? backend->is_warm(sandbox->record.slot, &sandbox->handle, err)
-                        : backend->is_ready(&sandbox->handle, err);
-        if (news != 0)
-            return news > 0;
-    }
-}
-
-static bool give_birth(const struct sandboxes *all, struct sandbox *sandbox, const char *socket_path, struct error *err)
-{
-    const struct record *record = &sandbox->record;
-    const struct sandboxes_house *house = &all->house;
-    AUTO_FD int area = make_area(record, err);
-    struct isolation_plan plan = {.slot = record->slot,
-                                  .uid_base = record->uid_base,
-                                  .lower_root = house->skeleton,
-                                  .lower_usr = "/usr",
-                                  .area_mount = area,
-                                  .socket_path = socket_path,
-                                  .socket_group = house->front_group,
-                                  .init_program = house->init_program};
-    struct isolation_life life = {.hostname = record->hostname,
-                                  .limits = {.cpu_milli = record->limits.cpu_milli,
-                                             .pids = record->limits.pids,
-                                             .memory_bytes = record->limits.memory_bytes},
-                                  .shared_bytes = isolation_shared_bytes(record->limits.memory_bytes),
-                                  .deadline_boot_ns = record->deadline_boot_ns,
-                                  .uid = 1000,
-                                  .gid = 1000,
-                                  .open_files = 65536};
-    return area >= 0 && house->backend->begin(&plan, &sandbox->handle, err) && wait_birth(all, sandbox, true, err) &&
-           house->backend->become(record->slot, record->uid_base, &sandbox->handle, &life, err) &&
-           wait_birth(all, sandbox, false, err);
-}
-
-static bool create_in(struct sandboxes *all, struct sandbox *sandbox, struct error *err)
-{
-    struct record *record = &sandbox->record;
-    const struct sandboxes_house *house = &all->house;
-    AUTO_FREE char *folder = folder_of(all, record->slot);
-    AUTO_FREE char *socket_path = memory_printf("%s/init.sock", folder);
-    if (!record_write(house->record_folder, record, err) || !make_folder(folder, house->front_group, err) ||
-        !give_birth(all, sandbox, socket_path, err))
-        return false;
-    record->state = RECORD_LIVE;
-    record->init_pid = sandbox->handle.init_pid;
-    record->init_start = sandbox->handle.init_start;
-    return record_write(house->record_folder, record, err) &&
-           house->watch.add(house->watch.context, record->slot, sandbox->handle.init, err);
-}
-
-struct sandbox *sandboxes_create(struct sandboxes *all, const struct fl_prepare *prepare,
-                                 const struct fl_limits *limits, struct error *err)
-{
-    uint32_t slot = 0;
-    if (all->count >= all->house.max) {
-        error_set(err, ERROR_NO_CAPACITY, "all %" PRIu32 " sandboxes of this node are in use (slots_max)",
-                  all->house.max);
-        return NULL;
-    }
-    if (!slots_take(all->slots, prepare->id, &slot, err))
-        return NULL;
-    struct sandbox *sandbox = add(all, slot);
-    fill_record(&sandbox->record, prepare, limits);
-    (void)!text_copy(sandbox->record.isolation, sizeof sandbox->record.isolation, all->house.backend->name);
-    if (create_in(all, sandbox, err)) {
-        log_info("launcher", "sandbox made sandbox=%s slot=%" PRIu32 " pid=%d", prepare->id, slot,
-                 (int)sandbox->record.init_pid);
-        return sandbox;
-    }
-    /* It never was: no end is told of it. */
-    memset(sandbox->record.id, 0, sizeof sandbox->record.id);
-    sandboxes_end(all, sandbox, "not made");
-    return NULL;
 }
 
 bool sandboxes_move_deadline(struct sandboxes *all, struct sandbox *sandbox, int64_t deadline_wall_ms,
@@ -309,7 +278,7 @@ bool sandboxes_move_deadline(struct sandboxes *all, struct sandbox *sandbox, int
 {
     struct record moved = sandbox->record;
     moved.deadline_wall_ms = deadline_wall_ms;
-    moved.deadline_boot_ns = boot_of_wall(deadline_wall_ms);
+    moved.deadline_boot_ns = sandbox_boot_of_wall(deadline_wall_ms);
     if (!record_write(all->house.record_folder, &moved, err))
         return false;
     sandbox->record = moved;
@@ -320,6 +289,12 @@ bool sandboxes_raise_epoch(struct sandboxes *all, struct sandbox *sandbox, uint3
 {
     if (epoch <= sandbox->record.epoch)
         return true;
+    if (sandbox->state != SANDBOX_LIVE) { /* its record is written when it does */
+        sandbox->record.epoch = epoch;
+        if (sandbox->birth)
+            sandbox->birth->wish.prepare.epoch = epoch;
+        return true;
+    }
     struct record raised = sandbox->record;
     raised.epoch = epoch;
     if (!record_write(all->house.record_folder, &raised, err))
@@ -357,131 +332,84 @@ void sandboxes_close_stats(struct sandbox *sandbox)
 
 static uint64_t due(const struct sandbox *sandbox)
 {
-    if (sandbox->ending)
-        return sandbox->retry_boot_ns;
+    if (sandbox->state != SANDBOX_LIVE)
+        return sandbox->due_boot_ns;
     uint64_t deadline = sandbox->record.deadline_boot_ns;
     return deadline ? deadline + DEADLINE_GRACE_NS : 0;
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return b && (a == 0 || b < a) ? b : a;
 }
 
 /* Looks at all: some thousands at most, and only when something changed. */
 uint64_t sandboxes_next_wake(const struct sandboxes *all)
 {
-    uint64_t next = 0;
-    for (uint32_t slot = 0; slot < SLOTS_COUNT; slot++) {
-        uint64_t here = all->by_slot[slot] ? due(all->by_slot[slot]) : 0;
-        if (here && (next == 0 || here < next))
-            next = here;
-    }
+    uint64_t next = sooner(storage_next_wake(all->house.storage), all->warm.trim_boot_ns);
+    for (uint32_t slot = 0; slot < SLOTS_COUNT; slot++)
+        next = sooner(next, all->by_slot[slot] ? due(all->by_slot[slot]) : 0);
+    for (const struct sandbox *queued = all->queue; queued; queued = queued->next)
+        next = sooner(next, due(queued));
     return next;
+}
+
+static void wake(struct sandboxes *all, struct sandbox *sandbox)
+{
+    struct error late = {0};
+    switch (sandbox->state) {
+    case SANDBOX_ENDING:
+        try_remove(all, sandbox);
+        return;
+    case SANDBOX_QUEUED:
+        error_set(&late, ERROR_NO_CAPACITY, "it had no turn to be born for %d s", SANDBOXES_QUEUED_S);
+        birth_fail(all, sandbox, &late);
+        return;
+    case SANDBOX_FILLING:
+        error_set(&late, ERROR_TIMEOUT, "its snapshot was not copied in %d s", SANDBOXES_FILLING_S);
+        birth_fail(all, sandbox, &late);
+        return;
+    case SANDBOX_BORN:
+    case SANDBOX_BECOMING:
+        error_set(&late, ERROR_TIMEOUT, "its init was not ready in %d s", SANDBOXES_BIRTH_S);
+        birth_fail(all, sandbox, &late);
+        return;
+    case SANDBOX_WARM:
+    case SANDBOX_LIVE:
+    default:
+        sandboxes_end(all, sandbox, "max_lifetime");
+    }
 }
 
 void sandboxes_wake(struct sandboxes *all, uint64_t now_boot_ns)
 {
+    uint64_t of_storage = storage_next_wake(all->house.storage);
+    if (of_storage && of_storage <= now_boot_ns)
+        storage_wake(all->house.storage, now_boot_ns);
+    if (all->warm.trim_boot_ns && all->warm.trim_boot_ns <= now_boot_ns)
+        warm_trim(all, now_boot_ns);
     for (uint32_t slot = 0; slot < SLOTS_COUNT; slot++) {
         struct sandbox *sandbox = all->by_slot[slot];
         uint64_t here = sandbox ? due(sandbox) : 0;
-        if (here == 0 || here > now_boot_ns)
-            continue;
-        if (sandbox->ending)
-            try_remove(all, sandbox);
-        else
-            sandboxes_end(all, sandbox, "max_lifetime");
+        if (here && here <= now_boot_ns)
+            wake(all, sandbox);
+    }
+    for (struct sandbox *queued = all->queue, *next = NULL; queued; queued = next) {
+        next = queued->next;
+        if (queued->due_boot_ns <= now_boot_ns)
+            wake(all, queued);
     }
 }
 
-/* --- starting --- */
-
-static bool adopt(struct sandboxes *all, struct sandbox *sandbox, struct error *err)
-{
-    const struct record *record = &sandbox->record;
-    if (record->state != RECORD_LIVE)
-        return error_set(err, ERROR_NOT_FOUND, "it was never finished");
-    if (!slots_claim(all->slots, record->slot, record->id, err) ||
-        !all->house.backend->adopt(record->slot, record->init_pid, record->init_start, &sandbox->handle, err))
-        return false;
-    sandboxes_close_stats(sandbox);
-    return all->house.watch.add(all->house.watch.context, record->slot, sandbox->handle.init, err);
-}
-
-/* Takes up what an earlier launcher wrote of one slot. */
-static bool take_up(struct sandboxes *all, uint32_t slot, struct error *err)
-{
-    struct error why = {0};
-    struct record record = {0};
-    bool known = record_read(all->house.record_folder, slot, &record, &why);
-    struct sandbox *sandbox = add(all, slot);
-    if (known) {
-        sandbox->record = record;
-        if (adopt(all, sandbox, &why)) {
-            log_info("launcher", "sandbox adopted sandbox=%s slot=%" PRIu32 " pid=%d", record.id, slot,
-                     (int)record.init_pid);
-            return true;
-        }
-        if (why.kind != ERROR_NOT_FOUND && why.kind != ERROR_CONFLICT) { /* it lives: the next launcher may adopt it */
-            *err = why;
-            return error_prefix(err, "adopt sandbox %s", record.id);
-        }
-        if (record.state != RECORD_LIVE)
-            memset(sandbox->record.id, 0, sizeof sandbox->record.id);
-    }
-    log_warn("launcher", "remains of a sandbox are removed sandbox=%s slot=%" PRIu32 ": %s",
-             sandbox->record.id[0] ? sandbox->record.id : "unknown", slot, why.message);
-    find_reason(sandbox);
-    sandboxes_end(all, sandbox, "crashed");
-    return true;
-}
-
-static void take_up_orphans(struct sandboxes *all, const uint32_t *slots, size_t count, const char *what)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (slots[i] >= SLOTS_COUNT || all->by_slot[slots[i]])
-            continue;
-        log_warn("launcher", "a %s without a record is removed slot=%" PRIu32, what, slots[i]);
-        sandboxes_end(all, add(all, slots[i]), "crashed");
-    }
-}
-
-/* Folders below run/ that are named as slots are. */
-static size_t list_folders(const char *path, uint32_t *slots, size_t max)
-{
-    size_t count = 0;
-    DIR *folder = opendir(path);
-    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && count < max; entry = readdir(folder)) {
-        uint64_t slot = 0;
-        if (text_parse_u64(entry->d_name, strlen(entry->d_name), SLOTS_COUNT - 1, &slot))
-            slots[count++] = (uint32_t)slot;
-    }
-    if (folder)
-        closedir(folder);
-    return count;
-}
-
-bool sandboxes_start(struct sandboxes *all, const struct sandboxes_house *house, struct slots *slots, struct error *err)
-{
-    if (!house->backend->begin || house->max == 0)
-        return error_set(err, ERROR_INVALID, "no backend");
-    all->house = *house;
-    all->slots = slots;
-    AUTO_FREE uint32_t *found = memory_array(SLOTS_COUNT, sizeof *found);
-    size_t count = record_list(house->record_folder, found, SLOTS_COUNT);
-    for (size_t i = 0; i < count; i++)
-        if (!take_up(all, found[i], err))
-            return false;
-    count = house->backend->list(found, SLOTS_COUNT);
-    take_up_orphans(all, found, count, "cgroup");
-    count = list_folders(house->run_folder, found, SLOTS_COUNT);
-    take_up_orphans(all, found, count, "folder");
-    /* What is still dying keeps its slot locked. */
-    for (uint32_t slot = 0; slot < SLOTS_COUNT; slot++)
-        slots->held[slot] = slots->held[slot] || all->by_slot[slot];
-    slots_release_stale(slots);
-    return true;
-}
+/* --- the end --- */
 
 void sandboxes_done(struct sandboxes *all)
 {
+    all->listener = (struct sandboxes_listener){0};
     for (uint32_t slot = 0; slot < SLOTS_COUNT; slot++) {
         if (all->by_slot[slot])
-            drop(all, all->by_slot[slot]);
+            sandbox_drop(all, all->by_slot[slot]);
     }
+    while (all->queue)
+        sandbox_drop(all, all->queue);
 }

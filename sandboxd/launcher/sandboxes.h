@@ -1,20 +1,71 @@
-/** sandboxes.h - the launcher's sandboxes: made, adopted, ended; each has a slot, a folder, a record and a life.
- * Nothing here blocks or polls: the loop calls sandboxes_init_ended when a pidfd says so and sandboxes_wake when it is
- * time. */
+/** sandboxes.h - the launcher's sandboxes: born, adopted, ended; each has a slot, an area, a folder, a record and a
+ * life.
+ *
+ *  Nothing here waits: what takes time has a descriptor that the loop watches, and calls back when it is readable
+ *  (sandboxes_event) or when it is time (sandboxes_wake). A birth goes QUEUED -> (FILLING ->) BORN -> BECOMING -> LIVE;
+ * one of the pool stays WARM between BORN and BECOMING (warm.h). Whoever asked is told through the listener. */
 #pragma once
 
 #include "sandboxd/isolation/isolation.h"
+#include "sandboxd/launcher/attachments.h"
+#include "sandboxd/launcher/catalog.h"
+#include "sandboxd/launcher/errand.h"
 #include "sandboxd/launcher/records.h"
 #include "sandboxd/launcher/slots.h"
+#include "sandboxd/launcher/snapshots.h"
+#include "sandboxd/launcher/warm.h"
+#include "sandboxd/storage/storage.h"
 
-#define SANDBOXES_ENDED_KEPT 512 /* ends that are told again to a new front; older ones are forgotten */
+#define SANDBOXES_ENDED_KEPT  512 /* ends that are told again to a new front; older ones are forgotten */
+#define SANDBOXES_BIRTHS_MAX  8   /* under way at once; others wait their turn */
+#define SANDBOXES_TAKINGS_MAX 16  /* snapshots under way at once */
+#define SANDBOXES_BIRTH_S     30  /* a birth that takes longer has failed */
+#define SANDBOXES_QUEUED_S    120 /* ... or that had no turn */
+#define SANDBOXES_FILLING_S   600 /* ... or whose snapshot was not copied */
 
-/** One sandbox, living or on its way out. */
+enum sandbox_state {
+    SANDBOX_QUEUED = 1, /* has no slot yet */
+    SANDBOX_FILLING,    /* its area is being made of a snapshot */
+    SANDBOX_BORN,       /* its child makes what it will live in */
+    SANDBOX_WARM,       /* could become; of the pool */
+    SANDBOX_BECOMING,
+    SANDBOX_LIVE,
+    SANDBOX_ENDING /* killed; gone when its cgroups can be removed */
+};
+
+/** What is wanted of one that does not live yet; the policy has said yes. */
+struct sandbox_wish {
+    struct fl_prepare prepare;
+    struct fl_limits limits; /* in force */
+    bool root_allowed;
+    struct catalog_version *template; /* borrowed: sandboxes_create keeps it */
+};
+
+struct birth; /* a wish under way */
+
+/** A snapshot under way. */
+struct taking {
+    uint64_t request;
+    struct snapshot_record record;
+    struct storage_job *job; /* first this, */
+    struct errand *errand;   /* then this */
+    const char *folder;
+};
+
+/** One sandbox, living or on its way in or out. */
 struct sandbox {
-    struct record record;            /* record.id is "" for remains of which nothing is known */
-    struct isolation_sandbox handle; /* stats are open only until they were handed to the front, but for `oom` */
-    bool ending;                     /* killed; gone when its cgroups can be removed */
-    uint64_t retry_boot_ns;          /* while ending: when to try that again */
+    struct record record;             /* record.id is "" for the pool's, and for remains of which nothing is known */
+    struct isolation_sandbox handle;  /* stats are open only until they were handed to the front, but for `oom` */
+    struct storage_area area;         /* none: what it holds cannot be known nor changed */
+    uint64_t area_bytes;              /* its quota */
+    struct catalog_version *template; /* kept; NULL: not known any more */
+    enum sandbox_state state;
+    bool is_pool;            /* nobody has it: does not count as a sandbox of this node */
+    struct birth *birth;     /* until it lives */
+    struct storage_job *job; /* FILLING */
+    struct taking *taking;   /* LIVE */
+    struct sandbox *next;    /* QUEUED */
+    uint64_t due_boot_ns;    /* not LIVE: when it fails, or is tried again; 0 never */
     unsigned tries;
     char reason[FRONT_LAUNCHER_NAME_BYTES]; /* as asked for, or "" */
     uint64_t destroy_request;               /* of this front, for its answer; 0 none */
@@ -27,49 +78,75 @@ struct sandbox_end {
     uint64_t destroy_request;
 };
 
-/** Who looks at a pidfd: called with each new init. To be told once: it stays readable, and closing ours does not end
- *  the watch while the front has a copy. */
+/** What a descriptor of a slot is about. */
+enum sandbox_event { SANDBOX_INIT_ENDED = 1, SANDBOX_BIRTH, SANDBOX_JOB };
+
+/** Who looks at descriptors: called with each new one, and again after each event of SANDBOX_BIRTH. To be told once: a
+ *  descriptor stays readable, and closing ours does not end the watch while the front or a child has a copy. */
 struct sandboxes_watch {
-    bool (*add)(void *context, uint32_t slot, int pidfd, struct error *err);
+    bool (*add)(void *context, enum sandbox_event event, uint32_t slot, int fd, struct error *err);
+    bool (*again)(void *context, enum sandbox_event event, uint32_t slot, int fd, struct error *err);
     void *context;
 };
 
-/** What it works with; texts and descriptors are borrowed. */
+/** Who asked: told once for each. All NULL: nobody. */
+struct sandboxes_listener {
+    void (*born)(void *context, struct sandbox *sandbox);
+    void (*not_born)(void *context, const char *id, const struct error *why);
+    /** `why` NULL: it is durable. */
+    void (*kept)(void *context, const struct sandbox *sandbox, const struct taking *taking, const struct error *why);
+    void *context;
+};
+
+/** What it works with; texts, descriptors and the rest are borrowed. */
 struct sandboxes_house {
     const struct isolation_backend *backend;
-    const char *run_folder, *record_folder, *skeleton;
+    const char *run_folder, *record_folder;
     gid_t front_group; /* may reach init's sockets */
     int init_program;
     uint32_t max;
+    struct storage *storage;
+    struct catalog *catalog;
+    struct snapshots *snapshots;
+    struct attachments_rules volumes;
+    struct warm_rules warm;
     struct sandboxes_watch watch;
 };
 
 /** Embedded; zero before sandboxes_start. Private but for reading. */
 struct sandboxes {
     struct sandboxes_house house;
+    struct sandboxes_listener listener;
     struct slots *slots;
     struct sandbox *by_slot[SLOTS_COUNT];
-    uint32_t count;
+    struct sandbox *queue; /* first come first */
+    uint32_t count;        /* all of them, */
+    uint32_t pool_count;   /* of which these are the pool's */
+    uint32_t births;       /* FILLING, BORN or BECOMING, not the pool's */
+    uint32_t pool_births;  /* BORN, the pool's */
+    uint32_t takings;
+    bool no_slot; /* the queue's first found none: it waits until one is free */
+    struct warm warm;
     struct sandbox_end ended[SANDBOXES_ENDED_KEPT]; /* a ring; number n is at n % SANDBOXES_ENDED_KEPT */
     uint64_t ended_count;                           /* ever */
 };
 
-/** Adopts what lives, ends what is half-made, damaged or orphaned. */
+/** Adopts what lives, ends what is half-made, warm, damaged or orphaned. */
 bool sandboxes_start(struct sandboxes *all, const struct sandboxes_house *house, struct slots *slots,
                      struct error *err) MUST_USE;
 
-/** Lets go of all, ending none. */
+/** Lets go of all that lives, ending none; what is being born ends with its launcher. */
 void sandboxes_done(struct sandboxes *all);
 
-/** By id, living or ending; NULL. */
+/** By id: queued, being born, living or ending; NULL. */
 struct sandbox *sandboxes_find(struct sandboxes *all, const char *id) MUST_USE;
 
 /** How the sandbox `id` ended, of those still kept; NULL. */
 const struct sandbox_end *sandboxes_find_end(const struct sandboxes *all, const char *id) MUST_USE;
 
-/** Makes a sandbox as told; the policy has said yes. NULL: nothing of it is left. ERROR_NO_CAPACITY, or what failed. */
-struct sandbox *sandboxes_create(struct sandboxes *all, const struct fl_prepare *prepare,
-                                 const struct fl_limits *limits, struct error *err) MUST_USE;
+/** Begins to make a sandbox, of the pool if it can be. What comes of it the listener is told, perhaps before this
+ *  returns. False, and nothing is told: ERROR_NO_CAPACITY, or what is wrong with a volume. */
+bool sandboxes_create(struct sandboxes *all, const struct sandbox_wish *wish, struct error *err) MUST_USE;
 
 bool sandboxes_move_deadline(struct sandboxes *all, struct sandbox *sandbox, int64_t deadline_wall_ms,
                              struct error *err) MUST_USE;
@@ -77,11 +154,36 @@ bool sandboxes_move_deadline(struct sandboxes *all, struct sandbox *sandbox, int
 /** The key epoch in force, for good; a lower one changes nothing. */
 bool sandboxes_raise_epoch(struct sandboxes *all, struct sandbox *sandbox, uint32_t epoch, struct error *err) MUST_USE;
 
+/** Holds a living one to other limits, judged before: all of them or, on failure, none. ERROR_INVALID when the kernel
+ *  will not have them: less memory or disk than is in use. */
+bool sandboxes_limit(struct sandboxes *all, struct sandbox *sandbox, const struct fl_limits *limits,
+                     struct error *err) MUST_USE;
+
+/** Bytes in use on its disk. */
+bool sandboxes_usage(struct sandboxes *all, const struct sandbox *sandbox, uint64_t *disk_bytes,
+                     struct error *err) MUST_USE;
+
+/** Begins to keep what a living one has on disk, as `name`; the listener is told. ERROR_CONFLICT when it is there or
+ * one is under way, ERROR_NO_CAPACITY. */
+bool sandboxes_keep(struct sandboxes *all, struct sandbox *sandbox, const char *name, uint64_t request,
+                    struct error *err) MUST_USE;
+/** Who asked is gone: gives up all births and all snapshots under way, as if they had not been asked for (what was
+ *  frozen for a snapshot may be thawed now, and a birth will be asked for again). Nobody is told. */
+void sandboxes_give_up(struct sandboxes *all);
+
+/** Whether one that lives or is being born began with this snapshot and is still being filled from it. */
+bool sandboxes_are_filling(const struct sandboxes *all, const char *snapshot) MUST_USE;
+/** Whether one that lives or is being born has this named volume. */
+bool sandboxes_have_volume(const struct sandboxes *all, const char *disk_name) MUST_USE;
+
 /** Kills it; a reason given before stays. May free it when it can be removed at once. */
 void sandboxes_end(struct sandboxes *all, struct sandbox *sandbox, const char *reason);
 
-/** init of this slot ended: the pidfd is readable. */
-void sandboxes_init_ended(struct sandboxes *all, uint32_t slot);
+/** A watched descriptor of this slot is readable. */
+void sandboxes_event(struct sandboxes *all, enum sandbox_event event, uint32_t slot);
+
+/** Begins what can be begun now: after each turn of the loop. */
+void sandboxes_turn(struct sandboxes *all);
 
 /** Opens the stats of a living sandbox again (for a new front); ERROR_NOT_FOUND when it just ended. */
 bool sandboxes_open_stats(struct sandboxes *all, struct sandbox *sandbox, struct error *err) MUST_USE;
@@ -90,5 +192,6 @@ void sandboxes_close_stats(struct sandbox *sandbox);
 
 /** When sandboxes_wake is due, CLOCK_BOOTTIME ns; 0 never. */
 uint64_t sandboxes_next_wake(const struct sandboxes *all) MUST_USE;
-/** Ends what is 15 s past its hard deadline (init has one of its own), and tries removals again. */
+/** Ends what is 15 s past its hard deadline (init has one of its own) or took too long to be born, and tries removals
+ *  again. */
 void sandboxes_wake(struct sandboxes *all, uint64_t now_boot_ns);

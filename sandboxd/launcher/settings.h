@@ -10,37 +10,37 @@
 #include <stdio.h>
 
 struct settings {
-    char *state;           /* folder of the whole deployment; absolute; never NULL after settings_load */
-    char *listen_host;     /* a numeric address; beyond loopback only with insecure_http (TLS comes later) */
-    int64_t port;          /* 0..65535; 0: the kernel chooses, the front logs it */
-    char *advertise_url;   /* what clients are told; NULL: made of listen_host and port */
-    bool insecure_http;    /* allows a listener beyond loopback without TLS */
-    int64_t loops;         /* event loops of the front, 0: one a CPU, at most 64 */
-    int64_t slots_max;     /* sandboxes at once, 1..4000 */
-    int64_t max_lifetime;  /* s; no hard deadline may lie farther away */
-    int64_t cpu_milli_max; /* of one sandbox; thousandths of a core */
-    int64_t memory_mb_max; /* of one sandbox; MiB */
-    int64_t disk_mb_max;   /* of one sandbox; MiB */
-    int64_t pids_max;      /* of one sandbox */
-    char *storage;         /* where sandboxes write: auto, btrfs, tmpfs, folder (storage/storage.h) */
-    int64_t pool_mb_max;   /* MiB the btrfs pool may grow to; 0: half of what is free when it is made */
-    int64_t warm;          /* sandboxes kept ready for each template; 0 none */
-    int64_t warm_max;      /* ... over all */
+    char *state;            /* folder of the whole deployment; absolute; never NULL after settings_load */
+    char *listen_host;      /* a numeric address; beyond loopback only with insecure_http (TLS comes later) */
+    int64_t port;           /* 0..65535; 0: the kernel chooses, the front logs it */
+    char *advertise_url;    /* what clients are told; NULL: made of listen_host and port */
+    bool insecure_http;     /* allows a listener beyond loopback without TLS */
+    int64_t loops;          /* event loops of the front, 0: one a CPU, at most 64 */
+    int64_t slots_max;      /* sandboxes at once, 1..4000 */
+    int64_t max_lifetime;   /* s; no hard deadline may lie farther away */
+    int64_t cpu_milli_max;  /* of one sandbox; thousandths of a core */
+    int64_t memory_mb_max;  /* of one sandbox; MiB */
+    int64_t disk_mb_max;    /* of one sandbox; MiB */
+    int64_t pids_max;       /* of one sandbox */
+    char *storage;          /* where sandboxes write: auto, btrfs, tmpfs, folder (storage/storage.h) */
+    int64_t pool_mb_max;    /* MiB the btrfs pool may grow to; 0: half of what is free when it is made */
+    int64_t warm;           /* sandboxes kept ready for each template; 0 none */
+    int64_t warm_max;       /* ... over all */
     int64_t warm_memory_mb; /* MiB; ... counted as WARM_MEMORY_KIB each */
-    char *root_user;       /* "never" or "allowed": whether commands may run as the root of their user namespace */
+    char *root_user;        /* "never" or "allowed": whether commands may run as the root of their user namespace */
     char *volume_hosts;    /* "FOLDER[:ro],...": host folders that may be mounted, they or what lies below; NULL none */
     int64_t volume_mb;     /* MiB; the quota of a named volume that asks for none */
     int64_t snapshots_max; /* snapshots of this node at once */
     int64_t open_files_max; /* of one command; the default too */
-    int64_t commands_max;  /* of one sandbox at once; the default too */
-    int64_t output_mb;     /* MiB of output kept for one sandbox that asks for nothing else */
-    char *front_user;      /* host user the front becomes */
-    int64_t front_uid;     /* its uid and gid when no such user exists */
-    char *init;            /* path of parley-init; NULL: beside this program */
-    char *audit_sync;      /* "batch": audit records are synced within 100 ms; "always": each before its deed */
+    int64_t commands_max;   /* of one sandbox at once; the default too */
+    int64_t output_mb;      /* MiB of output kept for one sandbox that asks for nothing else */
+    char *front_user;       /* host user the front becomes */
+    int64_t front_uid;      /* its uid and gid when no such user exists */
+    char *init;             /* path of parley-init; NULL: beside this program */
+    char *audit_sync;       /* "batch": audit records are synced within 100 ms; "always": each before its deed */
     int64_t audit_spool_mb; /* MiB of records that the negotiator does not have yet; beyond, deeds are refused */
-    bool audit_argv;       /* records of commands hold the command line */
-    char *log_level;       /* debug, info, warn, error */
+    bool audit_argv;        /* records of commands hold the command line */
+    char *log_level;        /* debug, info, warn, error */
 };
 
 /** Reads all sources; `argv` is without the program's name. ERROR_INVALID names the key and what is allowed. */

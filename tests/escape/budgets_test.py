@@ -171,26 +171,6 @@ class Budgets(unittest.TestCase):
 
     # ---- what it has for itself ----
 
-    def fill_and_clear(self, grant):
-        reply = self.deployment.exec(grant, argv=["/usr/bin/python3", "-c", FILL], timeout=60)
-        self.assertEqual(reply.json["stdout"].count(f"full {errno.ENOSPC}"), 4, reply)
-        self.assertFalse(reply.json.get("oom"), reply)
-        self.assertEqual(self.deployment.shell(grant, "python3 -c 'print(6 * 7)'"), "42\n")
-        self.assertEqual(self.deployment.shell(grant, "find /tmp /dev/shm -type f -delete; echo > /tmp/x; echo made"),
-                         "made\n")
-
-    def test_a_full_disk(self):
-        self.fill_and_clear(self.grant)
-
-    def test_a_full_disk_as_large_as_can_be(self):
-        refused = self.deployment.request("POST", "/threads/largest/sandbox",
-                                          {"resources": {"memory_mb": 256, "disk_mb": 256}})
-        self.assertEqual(refused.status, 400, refused)
-        most = int(re.search(r"disk_mb must be at most (\d+)", refused.json["error"]["message"])[1])
-        grant = self.deployment.negotiate("largest", resources={"memory_mb": 256, "disk_mb": most})
-        self.fill_and_clear(grant)
-        self.deployment.request("DELETE", "/threads/largest/sandbox")
-
     def test_system_v_memory_ends_with_its_process(self):
         for _ in range(3):
             reply = self.deployment.exec(self.grant, argv=["/usr/bin/python3", "-c", SYSTEM_V])
@@ -222,6 +202,40 @@ class Budgets(unittest.TestCase):
             self.grant, "cd /proc; cat cmdline diskstats interrupts partitions buddyinfo 2>/dev/null | wc -c"), "0\n")
         self.assertEqual(self.deployment.shell(self.grant, "free -m > /dev/null; top -bn1 > /dev/null; echo fine"),
                          "fine\n")
+
+
+@needs_root
+class DiskOfMemory(unittest.TestCase):
+    """storage tmpfs: what is written is memory that no OOM killer frees."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.deployment = Deployment(PARLEY_STORAGE="tmpfs")
+        cls.grant = cls.deployment.negotiate("full", resources={"memory_mb": 256})
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.deployment.close()
+
+    def fill_and_clear(self, grant):
+        reply = self.deployment.exec(grant, argv=["/usr/bin/python3", "-c", FILL], timeout=60)
+        self.assertEqual(reply.json["stdout"].count(f"full {errno.ENOSPC}"), 4, reply)
+        self.assertFalse(reply.json.get("oom"), reply)
+        self.assertEqual(self.deployment.shell(grant, "python3 -c 'print(6 * 7)'"), "42\n")
+        self.assertEqual(self.deployment.shell(grant, "find /tmp /dev/shm -type f -delete; echo > /tmp/x; echo made"),
+                         "made\n")
+
+    def test_a_full_disk(self):
+        self.fill_and_clear(self.grant)
+
+    def test_a_full_disk_as_large_as_can_be(self):
+        refused = self.deployment.request("POST", "/threads/largest/sandbox",
+                                          {"resources": {"memory_mb": 256, "disk_mb": 256}})
+        self.assertEqual(refused.status, 400, refused)
+        most = int(re.search(r"disk_mb must be at most (\d+)", refused.json["error"]["message"])[1])
+        grant = self.deployment.negotiate("largest", resources={"memory_mb": 256, "disk_mb": most})
+        self.fill_and_clear(grant)
+        self.deployment.request("DELETE", "/threads/largest/sandbox")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
 """kill -9 of launcher and front: no command dies, no byte of output is lost or doubled, nothing is left over."""
-import glob
 import os
 import signal
 import sys
@@ -8,6 +7,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
+from parley_testing.remains import held, living  # noqa: E402
 
 NUMBERS = 4000
 COUNTER = f"for i in $(seq 1 {NUMBERS}); do echo $i; [ $((i % 20)) -eq 0 ] && sleep 0.02; done"
@@ -120,18 +120,17 @@ class Adoption(unittest.TestCase):
         with open(f"/proc/{pid}/stat") as stat:
             return int(stat.read().rsplit(")", 1)[1].split()[1])
 
-    def init_of(self, launcher, front):
-        with open(f"/proc/{launcher}/task/{launcher}/children") as children:
-            return next(int(pid) for pid in children.read().split() if int(pid) != front)
+    def init_of(self, grant):
+        return living(self.deployment.state)[grant["sandbox"]["id"]].init
 
     def test_an_end_that_the_front_before_was_told_of(self):
         grant = self.deployment.negotiate("ended")
-        launcher, front = self.split()
+        _, front = self.split()
         negotiators = self.deployment.pids("parley-negotiator")
         for pid in negotiators:
             os.kill(pid, signal.SIGSTOP)
         try:
-            os.kill(self.init_of(launcher, front), signal.SIGKILL)
+            os.kill(self.init_of(grant), signal.SIGKILL)
             time.sleep(1)
             self.assertEqual(self.ask(grant, "GET", "/info").status, 410)
             os.kill(front, signal.SIGKILL)
@@ -147,11 +146,11 @@ class Adoption(unittest.TestCase):
                 os.kill(pid, signal.SIGCONT)
 
     def test_the_launcher_does_not_spin_over_a_dead_init(self):
-        self.deployment.negotiate("spin")
+        grant = self.deployment.negotiate("spin")
         launcher, front = self.split()
         os.kill(front, signal.SIGSTOP)  # it keeps its copy of init's pidfd
         try:
-            os.kill(self.init_of(launcher, front), signal.SIGKILL)
+            os.kill(self.init_of(grant), signal.SIGKILL)
             time.sleep(0.5)
             before = self.ticks(launcher)
             time.sleep(1)
@@ -185,24 +184,9 @@ class Adoption(unittest.TestCase):
         self.deployment.wait_ready()
         self.deployment.request("DELETE", "/sandboxes/" + grant["sandbox"]["id"])
         until = time.monotonic() + 25
-        while time.monotonic() < until and self.leftovers():
+        while time.monotonic() < until and held(self.deployment.state):
             time.sleep(0.1)
-        self.assertEqual(self.leftovers(), [])
-
-    def leftovers(self):
-        state = self.deployment.state + "/sandboxd"
-        return os.listdir(state + "/run") + os.listdir(state + "/records") + self.slots()
-
-    def slots(self):
-        mine = []
-        for path in glob.glob("/run/parley/slots/*"):
-            try:
-                with open(path) as slot:
-                    if self.deployment.folder in slot.read():
-                        mine.append(path)
-            except OSError:
-                pass
-        return mine
+        self.assertEqual(held(self.deployment.state), [])
 
     def test_hard_deadline_without_sandboxd(self):
         grant = self.deployment.negotiate("deadline", max_lifetime=60)

@@ -20,6 +20,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
+from parley_testing.remains import held, pool  # noqa: E402
 
 KILLS = int(os.environ.get("PARLEY_KILLS", "100"))
 CLIENTS = int(os.environ.get("PARLEY_CLIENTS", "64"))
@@ -231,22 +232,16 @@ class Client(threading.Thread):
 
 def left_over(deployment):
     """What a deployment without sandboxes must not have."""
-    found = glob.glob(f"{deployment.state}/sandboxd/run/*") + glob.glob(f"{deployment.state}/sandboxd/records/*")
-    for slot in glob.glob("/run/parley/slots/*"):
-        try:
-            with open(slot, errors="replace") as lines:
-                if deployment.state in lines.read():
-                    found.append(slot)
-        except OSError:
-            pass
-    found += [f"init {pid}" for pid in deployment.pids("parley-init")]
+    warm = pool(deployment.state)
+    found = held(deployment.state)
+    found += [f"init {pid}" for pid in deployment.pids("parley-init") if pid not in [record.init for record in warm]]
     try:
         with open(f"{deployment.state}/sandboxd/cgroups") as kept:
             tops = [word for word in kept.read().split() if word.startswith("/")]
     except OSError:
         tops = []
     for top in tops:
-        found += glob.glob(f"{top}/s[0-9]*")
+        found += [path for path in glob.glob(f"{top}/s[0-9]*") if path not in [f"{top}/s{r.slot}" for r in warm]]
     return found
 
 

@@ -16,6 +16,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
 from parley_testing.alone import SANDBOX, Alone, StandIn  # noqa: E402
+from parley_testing.remains import living  # noqa: E402
 
 UNTIL = 4102444800  # 2100
 LEDGER = "led_one"
@@ -232,17 +233,8 @@ class ImpersonatedNegotiator(unittest.TestCase):
         self.assertEqual([self.status(token) for token in (one, two, three)], ["TOKEN_REVOKED", "TOKEN_REVOKED", 200])
 
     def inits(self):
-        """The init of each sandbox: children of the launcher, or of one of them."""
-        found = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/stat") as stat:
-                    parent = int(stat.read().rsplit(")", 1)[1].split()[1])
-                if parent == self.node.child.pid and not self.node.is_front(int(pid)):
-                    found.append(int(pid))
-            except OSError:
-                pass
-        return found
+        """The init of each sandbox that is somebody's."""
+        return [record.init for record in living(self.node.state).values()]
 
     def test_nothing_starts_after_the_acknowledgement(self):
         """What waits for its sandbox to be reached is not begun for a token that was revoked meanwhile."""

@@ -133,6 +133,8 @@ class Deployment:
                 continue
             try:
                 program = os.path.basename(os.readlink(f"/proc/{entry}/exe"))
+                if name == "parley-sandboxd" and self.is_helper(entry):
+                    continue
                 with open(f"/proc/{entry}/cmdline", "rb") as words, open(f"/proc/{entry}/environ", "rb") as variables:
                     told = words.read() + variables.read()
             except OSError:
@@ -140,6 +142,14 @@ class Deployment:
             if program == name and self.folder.encode() in told:
                 found.append(int(entry))
         return found
+
+    @staticmethod
+    def is_helper(pid):
+        """Whether it is neither launcher nor front: a sandbox before its init is executed, or a child that does one deed."""
+        with open(f"/proc/{pid}/status") as status:
+            facts = dict(line.split(":\t", 1) for line in status.read().splitlines() if ":\t" in line)
+        parent, uid = facts["PPid"].strip(), int(facts["Uid"].split()[0])
+        return uid >= 0x70000000 or (uid == 0 and os.readlink(f"/proc/{parent}/exe").endswith("/parley-sandboxd"))
 
     def kill(self, name):
         """kill -9 of every process of that program."""

@@ -316,9 +316,11 @@ os._exit(0)"""
                                                "c=s.create_connection(('127.0.0.1',5000)); print('ok')\""), "ok\n")
 
     def test_disk_limit(self):
-        done = self.run_none(cmd="head -c 400M /dev/zero > /workspace/big; echo $?; rm -f /workspace/big", timeout=60)
-        self.assertIn("No space left", done["stderr"])
-        self.assertEqual(self.deployment.shell(self.grant, "echo ok > /workspace/small; cat /workspace/small"), "ok\n")
+        small = self.deployment.negotiate("small", resources={"disk_mb": 64})
+        done = self.deployment.exec(small, cmd="head -c 100M /dev/zero > /workspace/big; echo $?; rm -f /workspace/big",
+                                    timeout=60).json
+        self.assertRegex(done["stderr"], "No space left|quota exceeded")  # tmpfs, btrfs
+        self.assertEqual(self.deployment.shell(small, "echo ok > /workspace/small; cat /workspace/small"), "ok\n")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
 from parley_testing import token as tokens  # noqa: E402
 from parley_testing.deployment import BIN, free_ports  # noqa: E402
+from parley_testing.remains import held, living  # noqa: E402
 
 
 class Relay:
@@ -285,9 +286,9 @@ class TwoNodes(unittest.TestCase):
         again = d.negotiate(thread)
         self.assertNotEqual(again["sandbox"]["id"], grant["sandbox"]["id"])
         self.assertEqual(again["sandbox"]["node"], "n1")
-        self.assertNotEqual(os.listdir(self.second.state + "/sandboxd/run"), [])  # it still runs there
+        self.assertIn(grant["sandbox"]["id"], living(self.second.state))  # it still runs there
         self.second.start()  # the node returns with what was given up: that is destroyed
-        wait_for(lambda: os.listdir(self.second.state + "/sandboxd/run") == [], d, 40)
+        wait_for(lambda: held(self.second.state) == [], d, 40)
         negotiate_on(d, "n2", "back")
 
 

@@ -10,6 +10,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import needs_root  # noqa: E402
 from parley_testing.alone import SANDBOX, Alone  # noqa: E402
+from parley_testing.remains import held  # noqa: E402
 
 NUMBERS = 3000
 COUNTER = f"for i in $(seq 1 {NUMBERS}); do echo $i; [ $((i % 20)) -eq 0 ] && sleep 0.02; done; exit 5"
@@ -73,9 +74,9 @@ class SandboxdAlone(unittest.TestCase):
         self.node.verb("POST", "/exec", {"cmd": "setsid sleep 700 & sleep 701", "detach": True})
         self.assertEqual(self.node.call(call="destroy", id=SANDBOX, reason="released"), {"ok": True})
         until = time.monotonic() + 25
-        while time.monotonic() < until and os.listdir(self.node.state + "/sandboxd/run"):
+        while time.monotonic() < until and held(self.node.state):
             time.sleep(0.1)
-        self.assertEqual(os.listdir(self.node.state + "/sandboxd/run"), [])
+        self.assertEqual(held(self.node.state), [])
         status, data = self.node.verb("GET", "/processes")
         self.assertEqual((status, json.loads(data)["error"]["code"]), (410, "GONE"))
         self.assertIn("released", json.loads(data)["error"]["message"])

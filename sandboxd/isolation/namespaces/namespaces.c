@@ -66,9 +66,7 @@ static bool start(const char *state_folder, struct error *err)
     /* A skeleton has folders that all may write to, and its /tmp is every sandbox's. */
     if (chmod(templates, 0700) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "chmod %s", templates);
-    uint32_t slot = 0;
-    bool nothing_lives = cgroup_slot_list(&host.layout, &slot, 1) == 0;
-    if (!skeleton_make(base, nothing_lives, err))
+    if (!skeleton_make(base, err))
         return false;
     if (host.seccomp < 0)
         host.seccomp = seccomp_build(err);

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-    VERSION = 2 /* in the stamp: a new one makes a new skeleton */,
+    VERSION = 3 /* in the stamp: a new one makes a new skeleton */,
     FILE_MAX_BYTES = 4 * 1024 * 1024,
     DEPTH_MAX = 6,
     LINK_BYTES = 4096
@@ -293,17 +293,15 @@ static void make_stamp(char stamp[static 17])
     snprintf(stamp, 17, "%016" PRIx64, hash);
 }
 
-/* Removes half-built and, when nothing holds them, older skeletons: "<folder>-*" but the current one. */
-static void remove_others(const char *folder, const char *current, bool may_remove)
+/* Removes half-built ones: "<folder>-*.new". Whole ones that nothing is made of any more the templates remove. */
+static void remove_half_built(const char *folder)
 {
     const char *slash = strrchr(folder, '/');
     AUTO_FREE char *parent = memory_copy(folder, (size_t)(slash - folder));
     AUTO_FREE char *prefix = memory_printf("%s-", slash + 1);
     DIR *entries = opendir(parent);
     for (const struct dirent *entry = entries ? readdir(entries) : NULL; entry; entry = readdir(entries)) {
-        bool half_built = text_starts_with(entry->d_name, prefix) && strchr(entry->d_name, '.');
-        bool older = text_starts_with(entry->d_name, prefix) && strcmp(entry->d_name, current) != 0;
-        if (!half_built && !(older && may_remove))
+        if (!text_starts_with(entry->d_name, prefix) || !strstr(entry->d_name, ".new"))
             continue;
         AUTO_FREE char *path = memory_printf("%s/%s", parent, entry->d_name);
         (void)!fd_remove_tree(path, NULL); /* next time then */
@@ -314,17 +312,18 @@ static void remove_others(const char *folder, const char *current, bool may_remo
 
 static bool build_at(const char *path, struct error *err)
 {
+    AUTO_FREE char *rootfs = memory_printf("%s/rootfs", path);
     if (!fd_remove_tree(path, err))
         return false;
-    if (mkdir(path, 0755) < 0 || chmod(path, 0755) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "make %s", path);
-    AUTO_FD int root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (mkdir(path, 0755) < 0 || chmod(path, 0755) < 0 || mkdir(rootfs, 0755) < 0 || chmod(rootfs, 0755) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "make %s", rootfs);
+    AUTO_FD int root = open(rootfs, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return error_set_errno(err, ERROR_INTERNAL, "open %s", path);
     return build(root, err);
 }
 
-bool skeleton_make(const char *folder, bool may_remove, struct error *err)
+bool skeleton_make(const char *folder, struct error *err)
 {
     char stamp[17];
     make_stamp(stamp);
@@ -341,6 +340,6 @@ bool skeleton_make(const char *folder, bool may_remove, struct error *err)
         return error_set_errno(err, ERROR_INTERNAL, "rename to %s", whole);
     if ((unlink(link) < 0 && errno != ENOENT) || symlink(name, link) < 0 || rename(link, folder) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "link %s", folder);
-    remove_others(folder, name, may_remove);
+    remove_half_built(folder);
     return true;
 }

@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
-/** Makes `folder` (a link to a folder "<folder>-<stamp>" beside it) unless the one that is there was made of what the
- *  host has now: a new ld.so.cache, for one, makes a new skeleton, and running sandboxes keep theirs. Older ones are
- *  removed only when `may_remove`: nothing may hold them. ERROR_NOT_FOUND on a host whose /bin is not a link to
+/** Makes `folder` (a link to a folder "<folder>-<stamp>" beside it; the skeleton is its `rootfs`) unless the one that
+ * is there was made of what the host has now: a new ld.so.cache, for one, makes a new skeleton, and running sandboxes
+ * keep theirs. Who keeps the templates removes older ones. ERROR_NOT_FOUND on a host whose /bin is not a link to
  * usr/bin. */
-bool skeleton_make(const char *folder, bool may_remove, struct error *err) MUST_USE;
+bool skeleton_make(const char *folder, struct error *err) MUST_USE;

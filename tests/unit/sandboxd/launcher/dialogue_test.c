@@ -1,251 +1,6 @@
-/* A whole conversation between a front and the launcher's half, over a fake backend that makes nothing: adoption, make,
- * make again, refuse, destroy, crash, deadline, capacity, a new front, a hostile front. */
-#include "sandboxd/launcher/dialogue.h"
-
-#include "shared/base/fd.h"
-#include "shared/base/memory.h"
-#include "tests/unit/check.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-
-/* --- a backend of eventfds: a slot lives while its eventfd is not readable --- */
-
-static struct {
-    int ended[SLOTS_COUNT]; /* -1: nothing in the slot */
-    int busy;               /* how often remove says "not yet" */
-    bool failing;
-    bool no_descriptors; /* adopt cannot open what it needs, though the slot lives */
-} fake;
-
-static bool fake_fill(struct isolation_sandbox *made, uint32_t slot)
-{
-    *made = ISOLATION_NONE;
-    made->init_pid = (pid_t)(1000 + slot);
-    made->init_start = 5;
-    made->init = dup(fake.ended[slot]);
-    for (size_t i = 0; i < ISOLATION_STATS; i++)
-        made->stats[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    return true;
-}
-
-static bool fake_begin(const struct isolation_plan *plan, struct isolation_sandbox *made, struct error *err)
-{
-    if (fake.failing)
-        return error_set(err, ERROR_INTERNAL, "fake failure");
-    fake.ended[plan->slot] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    fake_fill(made, plan->slot);
-    made->birth = eventfd(1, EFD_CLOEXEC);
-    return true;
-}
-
-static int fake_is_warm(uint32_t slot, struct isolation_sandbox *made, struct error *err)
-{
-    (void)slot;
-    (void)made;
-    (void)err;
-    return 1;
-}
-
-static bool fake_become(uint32_t slot, uint32_t uid_base, struct isolation_sandbox *warm,
-                        const struct isolation_life *life, struct error *err)
-{
-    (void)slot;
-    (void)uid_base;
-    (void)warm;
-    (void)life;
-    (void)err;
-    return true;
-}
-
-static int fake_is_ready(struct isolation_sandbox *made, struct error *err)
-{
-    (void)err;
-    close(made->birth);
-    made->birth = -1;
-    return 1;
-}
-
-static bool fake_adopt(uint32_t slot, pid_t pid, uint64_t start, struct isolation_sandbox *found, struct error *err)
-{
-    if (fake.ended[slot] < 0 || pid != (pid_t)(1000 + slot) || start != 5)
-        return error_set(err, ERROR_NOT_FOUND, "gone");
-    if (fake.no_descriptors)
-        return error_set(err, ERROR_INTERNAL, "too many open files");
-    return fake_fill(found, slot);
-}
-
-static bool fake_kill(uint32_t slot, struct error *err)
-{
-    (void)err;
-    uint64_t one = 1;
-    if (fake.ended[slot] >= 0)
-        (void)!write(fake.ended[slot], &one, sizeof one);
-    return true;
-}
-
-static bool fake_remove(uint32_t slot, struct error *err)
-{
-    if (fake.busy > 0) {
-        fake.busy--;
-        return error_set(err, ERROR_STARTING, "still dies");
-    }
-    if (fake.ended[slot] >= 0)
-        close(fake.ended[slot]);
-    fake.ended[slot] = -1;
-    return true;
-}
-
-static size_t fake_list(uint32_t *slots, size_t max)
-{
-    size_t count = 0;
-    for (uint32_t slot = 0; slot < SLOTS_COUNT && count < max; slot++) {
-        if (fake.ended[slot] >= 0)
-            slots[count++] = slot;
-    }
-    return count;
-}
-
-static const struct isolation_backend BACKEND = {.name = "namespaces",
-                                                 .begin = fake_begin,
-                                                 .is_warm = fake_is_warm,
-                                                 .become = fake_become,
-                                                 .is_ready = fake_is_ready,
-                                                 .adopt = fake_adopt,
-                                                 .kill = fake_kill,
-                                                 .remove = fake_remove,
-                                                 .list = fake_list};
-
-/* --- the launcher's half and the front's end --- */
-
-static char top[] = "/tmp/parley-dialogue-XXXXXX";
-static char *state, *locks, *records, *run, *node_file;
-static struct settings settings = {.max_lifetime = 3600,
-                                   .cpu_milli_max = 2000,
-                                   .memory_mb_max = 1024,
-                                   .disk_mb_max = 1024,
-                                   .pids_max = 500,
-                                   .slots_max = 3};
-static struct identity identity = {.node = "n1", .deployment = "dep", .negotiator_url = "http://127.0.0.1:8700"};
-
-struct side {
-    struct slots slots;
-    struct sandboxes sandboxes;
-    struct dialogue dialogue;
-    int pair[2]; /* [0] the launcher's */
-};
-
-static bool watch_nothing(void *context, uint32_t slot, int pidfd, struct error *err)
-{
-    (void)context;
-    (void)slot;
-    (void)err;
-    return pidfd >= 0;
-}
-
-static void connect_front(struct side *side, uint64_t incarnation)
-{
-    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, side->pair) == 0);
-    dialogue_begin(&side->dialogue, side->pair[0], incarnation);
-}
-
-static void disconnect_front(struct side *side)
-{
-    dialogue_end(&side->dialogue);
-    close(side->pair[0]);
-    close(side->pair[1]);
-}
-
-static bool start_side(struct side *side, struct error *err)
-{
-    struct sandboxes_house house = {.backend = &BACKEND,
-                                    .run_folder = run,
-                                    .record_folder = records,
-                                    .skeleton = "/",
-                                    .front_group = getgid(),
-                                    .init_program = -1,
-                                    .max = (uint32_t)settings.slots_max,
-                                    .watch = {.add = watch_nothing}};
-    CHECK(slots_start(&side->slots, locks, state, top, err));
-    return sandboxes_start(&side->sandboxes, &house, &side->slots, err);
-}
-
-static struct side *open_side(void)
-{
-    struct error err = {0};
-    struct side *side = memory_new(sizeof *side);
-    CHECK(start_side(side, &err));
-    dialogue_init(&side->dialogue, &settings, &identity, node_file, &side->sandboxes);
-    return side;
-}
-
-static void close_side(struct side *side)
-{
-    sandboxes_done(&side->sandboxes);
-    slots_done(&side->slots);
-    free(side);
-}
-
-static void turn(struct side *side)
-{
-    struct error err = {0};
-    CHECK(dialogue_receive(&side->dialogue, &err));
-    CHECK(dialogue_send(&side->dialogue, &err));
-}
-
-static bool ask(struct side *side, const struct front_launcher_message *message)
-{
-    struct error err = {0};
-    bool sent = front_launcher_send(side->pair[1], message, NULL, 0, &err);
-    turn(side);
-    return sent;
-}
-
-/* The next message at the front's end; type 0 when there is none. */
-static struct front_launcher_message heard(const struct side *side, size_t *fd_count)
-{
-    struct error err = {0};
-    struct front_launcher_message message = {0};
-    int fds[FL_FDS];
-    size_t count = 0;
-    if (front_launcher_receive(side->pair[1], &message, FL_FROM_LAUNCHER, fds, &count, &err) != 1) {
-        CHECK(err.system_errno == EAGAIN);
-        message.type = 0;
-    }
-    for (size_t i = 0; i < count; i++)
-        close(fds[i]);
-    if (fd_count)
-        *fd_count = count;
-    return message;
-}
-
-static struct front_launcher_message prepare(char last)
-{
-    struct front_launcher_message message = {.type = FL_PREPARE, .request = (uint64_t)last};
-    struct fl_prepare *as = &message.as.prepare;
-    memcpy(as->id, "sbx_0123456789abcdefghi", 24);
-    as->id[23] = last;
-    memcpy(as->hostname, "box", 4);
-    memcpy(as->template_name, "base", 5);
-    memcpy(as->isolation, "auto", 5);
-    as->limits = (struct fl_limits){.cpu_milli = 1000, .pids = 64, .memory_bytes = 64 << 20};
-    as->deadline_wall_ms = clock_wall_ms() + 60000;
-    as->epoch = 2;
-    memcpy(as->env, "LETTER=?", 9);
-    as->env[7] = last;
-    return message;
-}
-
-static struct front_launcher_message destroy(char last, const char *reason)
-{
-    struct front_launcher_message message = {.type = FL_DESTROY, .request = 100U + (uint64_t)last};
-    memcpy(message.as.destroy.id, prepare(last).as.prepare.id, 32);
-    memcpy(message.as.destroy.reason, reason, strlen(reason));
-    return message;
-}
+/* A whole conversation between a front and the launcher's half, on a stage that makes nothing: adoption, make, make
+ * again, refuse, destroy, crash, deadline, capacity, a new front, a hostile front. */
+#include "tests/unit/sandboxd/launcher/stage.h"
 
 static void greet(struct side *side, unsigned expected_sandboxes, unsigned expected_ends)
 {
@@ -255,6 +10,9 @@ static void greet(struct side *side, unsigned expected_sandboxes, unsigned expec
     CHECK(message.as.identity.incarnation > 0);
     CHECK(memcmp(&message.as.identity.link_to_node, &message.as.identity.link_from_node, KEY_BYTES) != 0);
     size_t count = 0;
+    message = heard(side, NULL);
+    CHECK(message.type == FL_TEMPLATE && message.as.template.first == 1);
+    CHECK_TEXT(message.as.template.name, "base");
     for (unsigned i = 0; i < expected_sandboxes; i++) {
         CHECK(heard(side, &count).type == FL_SANDBOX);
         CHECK(count == FL_FDS);
@@ -379,7 +137,7 @@ static void test_asked_end(struct side *side)
     CHECK(ask(side, &message));
     CHECK(heard(side, NULL).type == 0 && side->sandboxes.count == 1); /* it goes on until init ends */
     CHECK(x && fake_kill(x->record.slot, NULL));
-    sandboxes_init_ended(&side->sandboxes, x->record.slot);
+    sandboxes_event(&side->sandboxes, SANDBOX_INIT_ENDED, x->record.slot);
     turn(side);
     message = heard(side, NULL);
     CHECK(message.type == FL_ENDED && message.request == 0);
@@ -395,11 +153,11 @@ static void test_ends(struct side *side)
 {
     const struct sandbox *c = sandboxes_find(&side->sandboxes, prepare('c').as.prepare.id);
     struct sandbox *d = sandboxes_find(&side->sandboxes, prepare('d').as.prepare.id);
-    CHECK(c && d && c->handle.stats[0] < 0 && c->handle.stats[5] >= 0); /* only what the end needs stays open */
-    sandboxes_init_ended(&side->sandboxes, c->record.slot);             /* an event of an earlier one: nothing */
+    CHECK(c && d && c->handle.stats[0] < 0 && c->handle.stats[5] >= 0);    /* only what the end needs stays open */
+    sandboxes_event(&side->sandboxes, SANDBOX_INIT_ENDED, c->record.slot); /* an event of an earlier one: nothing */
     CHECK(side->sandboxes.count == 3);
     CHECK(fake_kill(c->record.slot, NULL));
-    sandboxes_init_ended(&side->sandboxes, c->record.slot);
+    sandboxes_event(&side->sandboxes, SANDBOX_INIT_ENDED, c->record.slot);
     turn(side);
     struct front_launcher_message message = heard(side, NULL);
     CHECK(message.type == FL_ENDED && message.request == 0);
@@ -431,8 +189,12 @@ static struct side *test_adoption(struct side *side)
     AUTO_FREE char *other_folder = memory_printf("%s/79", run);
     CHECK(fd_write_file(damaged, 0600, "PREC", 4, NULL) && mkdir(folder, 0700) == 0 && mkdir(other_folder, 0700) == 0);
     fake.ended[78] = eventfd(0, EFD_CLOEXEC);
-    struct record half = {
-        .state = RECORD_STARTING, .slot = 80, .uid_base = slots_uid(80), .id = "sbx_aaaaaaaaaaaaaaaaaaaa", .epoch = 1};
+    struct record half = {.state = RECORD_STARTING,
+                          .slot = 80,
+                          .uid_base = slots_uid(80),
+                          .id = "sbx_aaaaaaaaaaaaaaaaaaaa",
+                          .uid = 1000,
+                          .epoch = 1};
     CHECK(record_write(records, &half, NULL));
     struct record dead = half;
     dead.state = RECORD_LIVE;
@@ -523,6 +285,7 @@ static void test_rekey(struct side *side)
     CHECK(!dialogue_is_over(&side->dialogue));
     CHECK(ask(side, &(struct front_launcher_message){.type = FL_READY, .request = 1}));
     message = heard(side, NULL);
+    CHECK(heard(side, NULL).type == FL_TEMPLATE);
     struct key link;
     key_link(&link, &identity.node_key, "sandboxd");
     CHECK(memcmp(&message.as.identity.link_from_node, &link, sizeof link) == 0);
@@ -556,17 +319,8 @@ static void test_deaf_front(struct side *side)
 
 int main(void)
 {
-    if (geteuid() != 0)
-        check_skip("needs root (folders are given to root)");
-    keys_start();
-    memset(fake.ended, 0xff, sizeof fake.ended);
-    CHECK(mkdtemp(top) != NULL);
-    state = memory_printf("%s/state", top);
-    locks = memory_printf("%s/locks", top);
-    records = memory_printf("%s/records", top);
-    run = memory_printf("%s/run", top);
-    node_file = memory_printf("%s/node.json", top);
-    CHECK(mkdir(state, 0700) == 0 && mkdir(records, 0700) == 0 && mkdir(run, 0711) == 0);
+    make_stage();
+    disk.storage.is_memory = true;
     struct side *side = open_side();
     connect_front(side, 1);
     greet(side, 0, 0);
@@ -580,9 +334,6 @@ int main(void)
     test_deaf_front(side);
     CHECK(side->sandboxes.count == 0);
     close_side(side);
-    CHECK(fd_remove_tree(top, NULL));
-    char *texts[] = {state, locks, records, run, node_file};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        free(texts[i]);
+    strike_stage();
     return check_done();
 }

@@ -6,8 +6,16 @@
 
 static const int64_t NOW = 1763776862003;
 
-static const struct settings SETTINGS = {
-    .max_lifetime = 86400, .cpu_milli_max = 4000, .memory_mb_max = 1024, .disk_mb_max = 512, .pids_max = 1000};
+static const struct settings SETTINGS = {.max_lifetime = 86400,
+                                         .cpu_milli_max = 4000,
+                                         .memory_mb_max = 1024,
+                                         .disk_mb_max = 512,
+                                         .pids_max = 1000,
+                                         .open_files_max = 4096,
+                                         .commands_max = 100,
+                                         .output_mb = 16};
+static const struct policy MEMORY = {.settings = &SETTINGS, .storage_is_memory = true};
+static const struct policy DISK = {.settings = &SETTINGS};
 
 static struct fl_prepare request(void)
 {
@@ -15,7 +23,7 @@ static struct fl_prepare request(void)
                                .hostname = "box",
                                .template_name = "base",
                                .isolation = "auto",
-                               .limits = {1000, 256, 512 << 20, 0},
+                               .limits = {.cpu_milli = 1000, .pids = 256, .memory_bytes = 512 << 20},
                                .deadline_wall_ms = NOW + 3600000,
                                .epoch = 1};
 }
@@ -25,7 +33,7 @@ static enum error_kind judged(const struct fl_prepare *prepare, const char *word
 {
     struct error err = {0};
     struct fl_limits limits = {.pids = 4711};
-    if (policy_judge(&SETTINGS, prepare, NOW, &limits, &err))
+    if (policy_judge(&MEMORY, prepare, NOW, &limits, &err))
         return ERROR_NONE;
     CHECK(limits.pids == 4711);
     CHECK(strstr(err.message, word) != NULL);
@@ -36,7 +44,7 @@ static void test_limits(void)
 {
     struct fl_limits limits = {0};
     struct fl_prepare prepare = request();
-    CHECK(policy_judge(&SETTINGS, &prepare, NOW, &limits, NULL));
+    CHECK(policy_judge(&MEMORY, &prepare, NOW, &limits, NULL));
     CHECK(limits.disk_bytes == 256 << 20 && limits.memory_bytes == 512 << 20); /* default: half of memory */
     prepare.limits.cpu_milli = 49;
     CHECK(judged(&prepare, "50..4000") == ERROR_INVALID);
@@ -74,7 +82,7 @@ static void test_disk_leaves_memory(void)
         struct fl_limits limits = {0};
         struct fl_prepare prepare = request();
         prepare.limits.memory_bytes = mib << 20;
-        CHECK(policy_judge(&SETTINGS, &prepare, NOW, &limits, NULL));
+        CHECK(policy_judge(&MEMORY, &prepare, NOW, &limits, NULL));
         uint64_t sizes = limits.disk_bytes + isolation_shared_bytes(limits.memory_bytes);
         uint64_t inodes = sizes / ISOLATION_BYTES_PER_INODE * ISOLATION_INODE_BYTES;
         uint64_t kept = limits.memory_bytes - sizes - inodes;
@@ -85,12 +93,66 @@ static void test_disk_leaves_memory(void)
     }
 }
 
+/* Where the disk is no memory it is judged by itself. */
+static void test_disk(void)
+{
+    struct fl_limits limits = {0};
+    struct fl_prepare prepare = request();
+    CHECK(policy_judge(&DISK, &prepare, NOW, &limits, NULL));
+    CHECK(limits.disk_bytes == 512 << 20); /* 1 GiB, or what one may have */
+    prepare.limits.memory_bytes = 16 << 20;
+    prepare.limits.disk_bytes = 512 << 20;
+    CHECK(policy_judge(&DISK, &prepare, NOW, &limits, NULL));
+    prepare.limits.disk_bytes++;
+    struct error err = {0};
+    CHECK(!policy_judge(&DISK, &prepare, NOW, &limits, &err) &&
+          strstr(err.message, "disk_bytes must be 1048576..536870912"));
+    prepare = request();
+    prepare.volume_count = 1;
+    prepare.volumes[0].size_bytes = 1024;
+    CHECK(!policy_judge(&DISK, &prepare, NOW, &limits, &err) && strstr(err.message, "size of a volume"));
+}
+
+static void test_counts(void)
+{
+    struct fl_limits limits = {0};
+    struct fl_prepare prepare = request();
+    CHECK(policy_judge(&DISK, &prepare, NOW, &limits, NULL));
+    CHECK(limits.open_files == 4096 && limits.commands == 100 && limits.output_bytes == 16 << 20);
+    prepare.limits.open_files = 15;
+    CHECK(judged(&prepare, "open_files must be 16..4096") == ERROR_INVALID);
+    prepare.limits.open_files = 4097;
+    CHECK(judged(&prepare, "open_files") == ERROR_INVALID);
+    prepare = request();
+    prepare.limits.commands = 101;
+    CHECK(judged(&prepare, "commands must be 1..100") == ERROR_INVALID);
+    prepare = request();
+    prepare.limits.output_bytes = 1024;
+    CHECK(judged(&prepare, "output_bytes") == ERROR_INVALID);
+}
+
+/* Of a living one: what is 0 stays, and all of it is judged together. */
+static void test_changes(void)
+{
+    struct fl_limits now = {0};
+    struct fl_limits limits = {.pids = 4711};
+    struct error err = {0};
+    struct fl_prepare prepare = request();
+    CHECK(policy_judge(&MEMORY, &prepare, NOW, &now, NULL));
+    CHECK(policy_judge_limits(&MEMORY, &now, &(struct fl_limits){.cpu_milli = 100}, &limits, &err));
+    now.cpu_milli = 100;
+    CHECK(memcmp(&limits, &now, sizeof now) == 0);
+    limits.pids = 4711;
+    CHECK(!policy_judge_limits(&MEMORY, &now, &(struct fl_limits){.memory_bytes = 64 << 20}, &limits, &err));
+    CHECK(strstr(err.message, "disk_mb must be at most") && limits.pids == 4711); /* its disk no longer fits */
+    CHECK(policy_judge_limits(&DISK, &now, &(struct fl_limits){.memory_bytes = 64 << 20}, &limits, &err));
+    CHECK(!policy_judge_limits(&DISK, &now, &(struct fl_limits){.pids = 1}, &limits, &err));
+    CHECK(!policy_judge_limits(&DISK, &now, &(struct fl_limits){.disk_bytes = 1}, &limits, &err));
+}
+
 static void test_names(void)
 {
     struct fl_prepare prepare = request();
-    memcpy(prepare.template_name, "node", 5);
-    CHECK(judged(&prepare, "base") == ERROR_INVALID);
-    prepare = request();
     memcpy(prepare.isolation, "none", 5);
     CHECK(judged(&prepare, "namespaces") == ERROR_INVALID);
     memcpy(prepare.isolation, "namespaces", 11);
@@ -119,6 +181,9 @@ int main(void)
 {
     test_limits();
     test_disk_leaves_memory();
+    test_disk();
+    test_counts();
+    test_changes();
     test_names();
     test_deadlines();
     return check_done();

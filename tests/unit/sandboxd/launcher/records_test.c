@@ -20,7 +20,11 @@ static struct record sample(void)
                             .id = "sbx_0123456789abcdefghij",
                             .hostname = "box",
                             .template_name = "base",
+                            .template_version = "base-1",
                             .isolation = "namespaces",
+                            .storage = "btrfs",
+                            .uid = 1000,
+                            .gid = 1000,
                             .epoch = 3,
                             .env = "A=1\0B=2"};
     return record;
@@ -89,6 +93,17 @@ static void test_boot_and_values(void)
     CHECK(record_write(folder, &record, &err));
     CHECK(record_read(folder, 12, &record, &err));
     CHECK(record.epoch == 3 && memcmp(record.env, "A=1\0B=2\0", 9) == 0);
+    record = sample();
+    record.state = RECORD_WARM;
+    CHECK(record_write(folder, &record, &err)); /* of the pool, and yet somebody's */
+    CHECK(refused(12, "damaged"));
+    memset(record.id, 0, sizeof record.id);
+    CHECK(record_write(folder, &record, &err));
+    CHECK(record_count(folder, RECORD_WARM) == 1 && record_count(folder, RECORD_LIVE) == 0);
+    record.state = RECORD_LIVE;
+    CHECK(record_write(folder, &record, &err)); /* nobody's */
+    CHECK(refused(12, "damaged"));
+    record = sample();
     record.epoch = 0;
     CHECK(record_write(folder, &record, &err));
     CHECK(refused(12, "damaged"));

@@ -469,7 +469,7 @@ int main(int argc, char *argv[])
         (void)!fd_remove_tree(state, NULL);
         check_skip(err.message);
     }
-    snprintf(skeleton, sizeof skeleton, "%s/sandboxd/templates/base", state);
+    snprintf(skeleton, sizeof skeleton, "%s/sandboxd/templates/base/rootfs", state);
     snprintf(socket_a, sizeof socket_a, "%s/a.sock", state);
     snprintf(socket_b, sizeof socket_b, "%s/b.sock", state);
     program = stand_in_program();
