@@ -52,7 +52,9 @@ bool fail_errno(struct error *err, const char *format, ...)
     (void)vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     errno = number;
-    return error_set_errno(err, kind_of_errno(number), "%s", what);
+    bool is_full = kind_of_errno(number) == ERROR_DISK_FULL;
+    return error_set_errno(err, kind_of_errno(number), "%s%s", what,
+                           is_full ? ": the sandbox's disk, or the volume it is on, is full" : "");
 }
 
 const char *type_name(mode_t mode)
