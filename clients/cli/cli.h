@@ -144,6 +144,7 @@ int resume_main(int argc, char *argv[]);
 int limits_main(int argc, char *argv[]);
 int volumes_main(int argc, char *argv[]);
 int templates_main(int argc, char *argv[]);
+int template_main(int argc, char *argv[]);
 int top_main(int argc, char *argv[]);
 int rm_main(int argc, char *argv[]);
 int token_main(int argc, char *argv[]);

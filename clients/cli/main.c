@@ -38,6 +38,7 @@ static const struct cli_command COMMANDS[] = {
     {"fork", fork_main, "make many sandboxes with the files of one"},
     {"volumes", volumes_main, "list and remove named volumes"},
     {"templates", templates_main, "list what a sandbox may begin with"},
+    {"template", template_main, "import, build, show, remove what sandboxes of this machine begin with (root)"},
     {"rm", rm_main, "end a sandbox"},
     {"token", token_main, "show, decode, refresh or narrow a capability"},
     {"revoke", revoke_main, "take tokens out of force before they end"},

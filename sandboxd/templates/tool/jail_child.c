@@ -87,7 +87,7 @@ static bool enter_root(const struct jail_plan *plan, const int mounts[static JAI
 
 static bool enter(const struct jail_child *child, struct jail_inside *inside, struct error *err)
 {
-    int mounts[JAIL_MOUNTS_MAX];
+    int mounts[JAIL_MOUNTS_MAX] = {-1, -1};
     if (!receive_mounts(child->channel, child->plan, mounts, err) || !arrange(child, mounts, err))
         return false;
     umask(022);
