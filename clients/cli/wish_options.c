@@ -198,7 +198,6 @@ int wish_fail(const struct wish_options *wish, const struct error *err, int stat
         return cli_fail_usual(err, status);
     return cli_fail(
         err,
-        "this thread's sandbox is another: `parley limits` changes what can be changed, --thread NAME gives "
-        "it one of its own, `parley rm` ends it",
+        "`parley limits` changes limits while it runs, --thread NAME makes another sandbox, `parley rm` ends this one",
         status);
 }
