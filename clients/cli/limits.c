@@ -28,17 +28,27 @@ static const struct limits_row {
             {"pids", "pids", false},      {"open_files", "open files", false}, {"processes", "processes", false},
             {"output_mb", "output", true}};
 
+/* The caller frees. */
+static char *format_limit(const json_t *resources, const struct limits_row *row)
+{
+    const json_t *value = json_object_get(resources, row->member);
+    char size[16];
+    if (!value)
+        return memory_string("as its node has");
+    if (json_is_real(value))
+        return memory_printf("%.6g", json_real_value(value));
+    if (!row->is_mib || !json_is_integer(value) || json_integer_value(value) < 0)
+        return cli_member(resources, row->member);
+    amount_format(size, (uint64_t)json_integer_value(value) << 20);
+    return memory_string(size);
+}
+
 static void print_limits(const json_t *sandbox)
 {
     const json_t *resources = json_object_get(sandbox, "resources");
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
-        const json_t *value = json_object_get(resources, ROWS[i].member);
-        char size[16] = "as its node has";
-        AUTO_FREE char *text = cli_member(resources, ROWS[i].member);
-        bool is_size = ROWS[i].is_mib && json_is_integer(value) && json_integer_value(value) >= 0;
-        if (is_size)
-            amount_format(size, (uint64_t)json_integer_value(value) << 20);
-        printf("%-12s %s\n", ROWS[i].title, is_size || !value ? size : text);
+        AUTO_FREE char *text = format_limit(resources, &ROWS[i]);
+        printf("%-12s %s\n", ROWS[i].title, text);
     }
 }
 
