@@ -146,8 +146,10 @@ static bool open_loop(struct btrfs_pool *pool, struct error *err)
 
 static bool mount_pool(struct btrfs_pool *pool, struct error *err)
 {
-    /* nodiscard: freed blocks would be punched out of the image, and the host might not give them back. */
-    if (mount(pool->loop.path, pool->folder, "btrfs", MS_NOSUID | MS_NODEV | MS_NOATIME, "nodiscard,commit=10") < 0)
+    /* nodiscard: freed blocks would be punched out of the image, and the host might not give them back.
+     * metadata_ratio: else data takes all chunks, and with much of it free nobody can make a file. */
+    if (mount(pool->loop.path, pool->folder, "btrfs", MS_NOSUID | MS_NODEV | MS_NOATIME,
+              "nodiscard,commit=10,metadata_ratio=4") < 0)
         return error_set_errno(err, ERROR_INTERNAL, "mount the pool (btrfs on %s)", pool->loop.path);
     pool->is_mounted = true;
     pool->top = open(pool->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -206,7 +208,7 @@ static void look(struct btrfs_pool *pool, uint64_t now_boot_ns)
 {
     struct btrfs_space space;
     struct error err = {0};
-    if (!btrfs_space_read(pool->top, &space, &err)) {
+    if (!btrfs_space_read(pool->top, pool->sysfs, &space, &err)) {
         log_warn("storage", "%s", err.message);
         pool->wake_at = now_boot_ns + FULL_NS;
         return;

@@ -1,6 +1,7 @@
 #include "sandboxd/storage/btrfs_quota.h"
 
-#include "shared/base/fd.h"
+#include "sandboxd/storage/btrfs_space.h"
+#include "shared/base/cleanup.h"
 #include "shared/base/log.h"
 #include "shared/base/text.h"
 
@@ -13,22 +14,6 @@
 #include <sys/ioctl.h>
 
 enum { SYSFS_BYTES = 160, NUMBER_BYTES = 64 };
-
-static bool read_number(const char *sysfs, const char *name, uint64_t *number, struct error *err)
-{
-    char path[SYSFS_BYTES];
-    size_t size = 0;
-    if (!text_format(path, sizeof path, "%s/qgroups/%s", sysfs, name))
-        return error_set(err, ERROR_INTERNAL, "a path below /sys/fs/btrfs is too long");
-    AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    char text[NUMBER_BYTES];
-    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text);
-    if (got < 0)
-        return error_set_errno(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_INTERNAL, "read %s", path);
-    while (size < (size_t)got && text[size] >= '0' && text[size] <= '9')
-        size++;
-    return text_parse_u64(text, size, UINT64_MAX, number) || error_set(err, ERROR_INTERNAL, "%s is no number", path);
-}
 
 /* Since Linux 6.1 the kernel stops counting (so that limits hold nobody) once a large tree is dropped, unless the
  * threshold is above the height that trees can have. */
@@ -55,12 +40,12 @@ bool btrfs_quota_enable(int top, const char *sysfs, struct error *err)
 {
     uint64_t wrong = 0;
     struct btrfs_ioctl_quota_ctl_args on = {.cmd = BTRFS_QUOTA_CTL_ENABLE};
-    if (!read_number(sysfs, "inconsistent", &wrong, NULL)) {
+    if (!btrfs_sysfs_number(sysfs, "qgroups/inconsistent", &wrong, NULL)) {
         /* Nothing was written before, so that the first count is no work. EEXIST: they are on. */
         if ((ioctl(top, BTRFS_IOC_QUOTA_CTL, &on) < 0 && errno != EEXIST) ||
             ioctl(top, BTRFS_IOC_QUOTA_RESCAN_WAIT) < 0)
             return error_set_errno(err, ERROR_INTERNAL, "turn the quotas of btrfs on");
-        if (!read_number(sysfs, "inconsistent", &wrong, err))
+        if (!btrfs_sysfs_number(sysfs, "qgroups/inconsistent", &wrong, err))
             return false;
     }
     never_give_up(sysfs);
@@ -85,7 +70,7 @@ bool btrfs_quota_usage(int subvolume, const char *sysfs, uint64_t *bytes, struct
     for (size_t i = 0; i < sizeof WHAT / sizeof WHAT[0]; i++) {
         char name[NUMBER_BYTES];
         uint64_t part = 0;
-        if (!text_format(name, sizeof name, "0_%" PRIu64 "/%s", id, WHAT[i]) || !read_number(sysfs, name, &part, err))
+        if (!text_format(name, sizeof name, "qgroups/0_%" PRIu64 "/%s", id, WHAT[i]) || !btrfs_sysfs_number(sysfs, name, &part, err))
             return false;
         sum += part;
     }

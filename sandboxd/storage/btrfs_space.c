@@ -2,14 +2,29 @@
 
 #include "shared/base/cleanup.h"
 #include "shared/base/memory.h"
+#include "shared/base/text.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <linux/btrfs.h>
-#include <linux/btrfs_tree.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/statfs.h>
 
-enum { SPACES_MAX = 32, DEVICE = 1 };
+enum { SYSFS_BYTES = 160, NUMBER_BYTES = 32, DEVICE = 1 };
+
+bool btrfs_sysfs_number(const char *sysfs, const char *name, uint64_t *number, struct error *err)
+{
+    char path[SYSFS_BYTES], text[NUMBER_BYTES];
+    size_t size = 0;
+    if (!text_format(path, sizeof path, "%s/%s", sysfs, name))
+        return error_set(err, ERROR_INTERNAL, "a path below /sys/fs/btrfs is too long");
+    AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text);
+    if (got < 0)
+        return error_set_errno(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_INTERNAL, "read %s", path);
+    while (size < (size_t)got && text[size] >= '0' && text[size] <= '9')
+        size++;
+    return text_parse_u64(text, size, UINT64_MAX, number) || error_set(err, ERROR_INTERNAL, "%s is no number", path);
+}
 
 static bool read_unallocated(int top, uint64_t *bytes, struct error *err)
 {
@@ -21,35 +36,32 @@ static bool read_unallocated(int top, uint64_t *bytes, struct error *err)
     return true;
 }
 
-static bool read_metadata(int top, uint64_t *bytes, struct error *err)
+/* What is freed since the last commit ("pinned") counts as free: btrfs commits before it refuses anybody. */
+static bool read_free(const char *sysfs, const char *kind, uint64_t *bytes, struct error *err)
 {
-    AUTO_FREE struct btrfs_ioctl_space_args *args = memory_new(sizeof *args + SPACES_MAX * sizeof args->spaces[0]);
-    args->space_slots = SPACES_MAX;
-    if (ioctl(top, BTRFS_IOC_SPACE_INFO, args) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "ask for the use of the pool");
-    uint64_t total = 0, used = 0;
-    for (uint64_t i = 0; i < args->total_spaces && i < SPACES_MAX; i++) {
-        const struct btrfs_ioctl_space_info *space = &args->spaces[i];
-        bool is_reserve = (space->flags & BTRFS_SPACE_INFO_GLOBAL_RSV) != 0;
-        if ((space->flags & BTRFS_BLOCK_GROUP_METADATA) && !is_reserve)
-            total += space->total_bytes;
-        if ((space->flags & BTRFS_BLOCK_GROUP_METADATA) || is_reserve)
-            used += space->used_bytes;
+    static const char *const TAKEN[] = {"bytes_used", "bytes_reserved", "bytes_may_use", "bytes_readonly"};
+    char name[NUMBER_BYTES * 2];
+    uint64_t total = 0, taken = 0;
+    if (!text_format(name, sizeof name, "allocation/%s/total_bytes", kind) ||
+        !btrfs_sysfs_number(sysfs, name, &total, err))
+        return false;
+    for (size_t i = 0; i < sizeof TAKEN / sizeof TAKEN[0]; i++) {
+        uint64_t part = 0;
+        if (!text_format(name, sizeof name, "allocation/%s/%s", kind, TAKEN[i]) ||
+            !btrfs_sysfs_number(sysfs, name, &part, err))
+            return false;
+        taken += part;
     }
-    *bytes = total > used ? total - used : 0;
+    *bytes = total > taken ? total - taken : 0;
     return true;
 }
 
-bool btrfs_space_read(int top, struct btrfs_space *space, struct error *err)
+bool btrfs_space_read(int top, const char *sysfs, struct btrfs_space *space, struct error *err)
 {
-    struct statfs all;
-    uint64_t unallocated = 0, metadata = 0;
-    if (fstatfs(top, &all) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "ask what is free in the pool");
-    if (!read_unallocated(top, &unallocated, err) || !read_metadata(top, &metadata, err))
+    uint64_t unallocated = 0, data = 0, metadata = 0;
+    if (!read_unallocated(top, &unallocated, err) || !read_free(sysfs, "data", &data, err) ||
+        !read_free(sysfs, "metadata", &metadata, err))
         return false;
-    /* f_bavail is 0 as soon as the trees have no room, whatever the data has: then the second figure tells. */
-    *space = (struct btrfs_space){.data_free = (uint64_t)all.f_bavail * (uint64_t)all.f_bsize,
-                                  .metadata_free = metadata + unallocated};
+    *space = (struct btrfs_space){.data_free = data + unallocated, .metadata_free = metadata + unallocated};
     return true;
 }

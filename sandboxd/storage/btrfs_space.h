@@ -1,4 +1,4 @@
-/** btrfs_space.h - how much of a btrfs is free, told apart for data and for its own trees (btrfs-filesystem(8), usage). */
+/** btrfs_space.h - how much of a btrfs is free, told apart for data and for its own trees. */
 #pragma once
 
 #include "shared/base/error.h"
@@ -10,5 +10,9 @@ struct btrfs_space {
     uint64_t data_free, metadata_free; /* bytes; what is not given to either yet counts for both */
 };
 
-/** `top` is a folder of it. */
-bool btrfs_space_read(int top, struct btrfs_space *space, struct error *err) MUST_USE;
+/** A number that the file system tells: the file `name` below `sysfs` (/sys/fs/btrfs/<uuid>). NOT_FOUND. */
+bool btrfs_sysfs_number(const char *sysfs, const char *name, uint64_t *number, struct error *err) MUST_USE;
+
+/** `top` is a folder of it. What is promised to writers counts as gone at once, unlike in statfs(2), which knows it only
+ *  after the next commit. */
+bool btrfs_space_read(int top, const char *sysfs, struct btrfs_space *space, struct error *err) MUST_USE;

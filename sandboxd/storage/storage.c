@@ -81,6 +81,25 @@ uint64_t storage_inodes(uint64_t bytes)
     return inodes < STORAGE_INODES_MIN ? STORAGE_INODES_MIN : inodes > STORAGE_INODES_MAX ? STORAGE_INODES_MAX : inodes;
 }
 
+/* What a killed launcher had half made has a name that begins with a dot. */
+static void sweep(struct storage *storage, const char *folder)
+{
+    AUTO_FREE char *path = memory_printf("%s/%s", storage->base, folder);
+    DIR *names = opendir(path);
+    if (names == NULL)
+        return;
+    for (struct dirent *entry = readdir(names); entry; entry = readdir(names)) {
+        char half_made[STORAGE_PATH_BYTES];
+        struct error err = {0};
+        if (entry->d_name[0] != '.' || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        if (!storage_path(storage, folder, entry->d_name, half_made, &err) ||
+            !storage_discard(storage, half_made, &err))
+            log_warn("storage", "%s", err.message);
+    }
+    closedir(names);
+}
+
 /* --- opening --- */
 
 static bool open_kind(struct storage *storage, const struct storage_driver *driver,
@@ -130,7 +149,9 @@ struct storage *storage_open(const struct storage_options *options, struct error
     }
     if (!choose(storage, options, err))
         return NULL;
-    storage->trash_waits = true; /* of a launcher that was killed */
+    sweep(storage, "snapshots");
+    sweep(storage, "volumes");
+    storage->trash_waits = true; /* of a launcher that was killed, too */
     return TAKE(storage);
 }
 

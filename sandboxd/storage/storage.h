@@ -45,8 +45,9 @@ const char *storage_kind(const struct storage *storage) MUST_USE;
 bool storage_is_memory(const struct storage *storage) MUST_USE;
 bool storage_has_quota(const struct storage *storage) MUST_USE;
 
-/** What `parley doctor` says of storage: one line, whether it is active, and what is missing. Changes nothing. */
-bool storage_probe(const char *kind, char *detail, size_t size) MUST_USE;
+/** What `parley doctor` says of storage: one line, with what is missing, and whether limits hold. Changes nothing; a
+ *  launcher may run. */
+bool storage_probe(const struct storage_options *options, char *detail, size_t size) MUST_USE;
 
 /* ---- areas ---- */
 

@@ -52,7 +52,8 @@ static inline struct storage *fixture_open(const char *kind, uint64_t pool_bytes
 static inline bool fixture_has_btrfs(void)
 {
     char detail[256];
-    bool has = storage_probe("btrfs", detail, sizeof detail);
+    const struct storage_options options = {.kind = "btrfs", .state_folder = "/nowhere"};
+    bool has = storage_probe(&options, detail, sizeof detail);
     if (!has)
         printf("no btrfs here: %s\n", detail);
     return has;
@@ -102,13 +103,4 @@ static inline bool fixture_finish(struct storage_job *job)
     if (!ok)
         fprintf(stderr, "job: %s\n", err.message);
     return ok;
-}
-
-/** As an event loop would: until nothing is due within `seconds`. */
-static inline void fixture_settle(struct storage *storage, uint64_t now_boot_ns(void), bool until(void *), void *data)
-{
-    for (int i = 0; i < 6000 && !until(data); i++) {
-        storage_wake(storage, now_boot_ns());
-        usleep(10000);
-    }
 }
