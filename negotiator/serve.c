@@ -129,6 +129,11 @@ static bool start_planes(struct service *service, struct error *err)
                                  .memory_mb = settings->memory_mb,
                                  .disk_mb = settings->disk_mb,
                                  .pids = settings->pids}},
+        .policy = {.templates_user = settings->templates_user,
+                   .templates_admin = settings->templates_admin,
+                   .root_roles = settings->root_roles,
+                   .snapshots_max = (size_t)settings->snapshots_max,
+                   .volumes_max = (size_t)settings->volumes_max},
         .audit_keep_days = settings->audit_keep_days,
         .wall_ms = clock_wall_ms});
     service->plane = (struct plane){.leasing = service->leasing,

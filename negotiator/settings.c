@@ -29,6 +29,12 @@ static const struct config_row ROWS[] = {
     {"pids", CONFIG_NUMBER, FIELD(pids), "256", 16, 1000000, "processes and threads, default of a sandbox"},
     {"node_calls", CONFIG_NUMBER, FIELD(node_calls), "16", 1, 64, "calls to nodes at once, half of them to one"},
     {"call_timeout", CONFIG_NUMBER, FIELD(call_timeout), "15", 1, 300, "s, of one call to a node"},
+    {"templates_user", CONFIG_TEXT, FIELD(templates_user), "*", 0, 0, "GLOB,...: templates that role user may begin with"},
+    {"templates_admin", CONFIG_TEXT, FIELD(templates_admin), "*", 0, 0, "GLOB,...: the same of role admin"},
+    {"root_roles", CONFIG_TEXT, FIELD(root_roles), "admin", 0, 0,
+     "ROLE,...: whose sandboxes may run commands as root, if their node allows it"},
+    {"snapshots_max", CONFIG_NUMBER, FIELD(snapshots_max), "100", 0, 100000, "snapshots a principal may have"},
+    {"volumes_max", CONFIG_NUMBER, FIELD(volumes_max), "20", 0, 1000, "named volumes a principal may have"},
     {"audit_keep_days", CONFIG_NUMBER, FIELD(audit_keep_days), "90", 0, 36500,
      "days an audit record is kept at least, 0: for ever"},
 };

@@ -48,6 +48,15 @@ static json_t *open_reply(const struct fleet_address *address, const uint8_t *by
     return NULL;
 }
 
+/* A copy of all that a sandbox has may take its time; such a call does not keep us from stopping. */
+static unsigned timeout_of(const struct fleet *fleet, struct node_caller *caller, const struct fleet_job *job)
+{
+    static const unsigned LONG_MS = 600000;
+    bool is_long = text_equal(json_string_value(json_object_get(job->message, "call")), "snapshot");
+    node_caller_cancel_by(caller, is_long ? &fleet->ending : NULL);
+    return is_long && fleet->options.call_timeout_ms < LONG_MS ? LONG_MS : fleet->options.call_timeout_ms;
+}
+
 static json_t *call(struct fleet *fleet, struct node_caller *caller, const struct fleet_job *job, struct error *err)
 {
     AUTO_ADDRESS address = {0};
@@ -60,7 +69,7 @@ static json_t *call(struct fleet *fleet, struct node_caller *caller, const struc
     size_t question_size = 0, answer_size = 0;
     if (!link_seal(address.keys.to_node.bytes, &address.head, job->message, &question, &question_size, err))
         return NULL;
-    if (!node_call(caller, url, question, question_size, fleet->options.call_timeout_ms, &answer, &answer_size, err))
+    if (!node_call(caller, url, question, question_size, timeout_of(fleet, caller, job), &answer, &answer_size, err))
         return NULL;
     return open_reply(&address, answer, answer_size, err);
 }
@@ -192,6 +201,7 @@ bool calls_start(struct fleet *fleet, struct error *err)
 
 void calls_stop(struct fleet *fleet)
 {
+    atomic_store(&fleet->ending, true);
     pthread_mutex_lock(&fleet->queue_lock);
     fleet->stopping = true;
     pthread_cond_broadcast(&fleet->queued);

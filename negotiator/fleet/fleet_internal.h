@@ -4,6 +4,7 @@
 #include "negotiator/fleet/fleet.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /** node/<name> as it is kept. */
 struct fleet_row {
@@ -80,6 +81,7 @@ struct fleet {
     pthread_mutex_t queue_lock; /* guards all below */
     pthread_cond_t queued;
     struct fleet_job *first, **last;
+    atomic_bool ending; /* the same as the next, for calls that take long; not guarded */
     bool stopping;
     pthread_t *threads;
     unsigned thread_count;

@@ -1,5 +1,6 @@
 /* creating.c - a negotiation that finds nothing to attach to: a new sandbox, its name and its place. */
 #include "negotiator/leasing/families.h"
+#include "negotiator/leasing/keeping/snapshot.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/naming.h"
 #include "shared/base/text.h"
@@ -63,14 +64,39 @@ static bool fill_sandbox(struct work *work, struct negotiation *n)
            text_copy(sandbox->idempotency, sizeof sandbox->idempotency, n->idempotency);
 }
 
+/* What it begins with: a template that its role may have, as it is, or as somebody left it in a snapshot. */
+static bool begin_with(struct work *work, struct negotiation *n)
+{
+    struct snapshot snapshot = {.revision = 0};
+    struct sandbox *sandbox = &n->sandbox;
+    enum role role = n->caller.principal.role;
+    if (n->wanted.snapshot[0]) {
+        if (!snapshot_find(work, &n->caller, n->wanted.snapshot, &snapshot, &n->refusal))
+            return false;
+        memcpy(sandbox->snapshot, snapshot.id, sizeof sandbox->snapshot);
+        memcpy(sandbox->snapshot_name, snapshot.name, sizeof sandbox->snapshot_name);
+        memcpy(sandbox->template_name, snapshot.template_name, sizeof sandbox->template_name);
+        memcpy(sandbox->node, snapshot.node, sizeof sandbox->node);
+    }
+    sandbox->has_root = policy_gives_root(work->leasing, role);
+    return policy_check_template(work->leasing, role, sandbox->template_name, &n->refusal);
+}
+
 /* Once, however often a conflict runs the rule again: the node counts each place as used. */
 static bool place(const struct work *work, struct negotiation *n)
 {
     const struct leasing_nodes *nodes = &work->leasing->options.nodes;
-    const struct placement where = {.isolation = n->sandbox.isolation, .template_name = n->sandbox.template_name};
+    const char *node = n->sandbox.node; /* "": any will do */
+    const struct placement where = {.isolation = n->sandbox.isolation,
+                                    .template_name = n->sandbox.snapshot[0] ? NULL : n->sandbox.template_name,
+                                    .node = node[0] ? node : NULL};
+    if (node[0] && strcmp(node, n->placed) != 0)
+        n->placed[0] = '\0';
     if (n->placed[0] == '\0' &&
         !nodes->place(nodes->context, &where, n->placed, &n->placed_epoch, &n->refusal)) {
         n->placed[0] = '\0';
+        if (n->sandbox.snapshot[0])
+            (void)error_prefix(&n->refusal, "snapshot %s lies on one node", n->wanted.snapshot);
         return false;
     }
     memcpy(n->sandbox.node, n->placed, sizeof n->sandbox.node);
@@ -82,11 +108,11 @@ bool creating_decide(struct work *work, struct negotiation *n, uint64_t stale, s
 {
     struct sandbox *sandbox = &n->sandbox;
     sandbox_done(sandbox);
-    if (n->wanted.snapshot[0] || json_array_size(n->wanted.volumes) > 0)
-        return error_set(&n->refusal, ERROR_INVALID, "snapshots and volumes are not served yet");
+    if (json_array_size(n->wanted.volumes) > 0)
+        return error_set(&n->refusal, ERROR_INVALID, "volumes are not served yet");
     if (!fill_sandbox(work, n))
         return error_set(work->err, ERROR_INTERNAL, "a sandbox's row does not fit");
-    if (!name_it(work, n) || !place(work, n)) {
+    if (!begin_with(work, n) || !name_it(work, n) || !place(work, n)) {
         sandbox_done(sandbox); /* its id never was */
         return false;
     }

@@ -1,6 +1,7 @@
 #include "negotiator/leasing/leasing.h"
 
 #include "negotiator/leasing/allowance.h"
+#include "negotiator/leasing/keeping/keeping.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/marks.h"
 #include "negotiator/leasing/revocations.h"
@@ -10,6 +11,15 @@
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+
+static void copy_policy(struct leasing *leasing)
+{
+    struct leasing_policy *policy = &leasing->options.policy;
+    const char **const texts[LEASING_POLICY_TEXTS] = {&policy->templates_user, &policy->templates_admin,
+                                                      &policy->root_roles};
+    for (size_t i = 0; i < LEASING_POLICY_TEXTS; i++)
+        *texts[i] = leasing->policy_texts[i] = memory_string(*texts[i]);
+}
 
 struct leasing *leasing_new(const struct leasing_options *options)
 {
@@ -21,6 +31,7 @@ struct leasing *leasing_new(const struct leasing_options *options)
     if (!text_copy(leasing->deployment, sizeof leasing->deployment, options->deployment))
         abort(); /* made by us, of a fixed form */
     leasing->options.deployment = leasing->deployment;
+    copy_policy(leasing);
     key_derive(&leasing->audit_key, &leasing->master, "parley/audit/1");
     key_derive(&leasing->owner_key, &leasing->master, "parley/owner/1");
     leasing->strangers = strangers_new();
@@ -37,6 +48,9 @@ void leasing_free(struct leasing *leasing)
     starting_done(&leasing->starting);
     holding_done(&leasing->holding);
     changes_done(&leasing->changes);
+    keeping_done(leasing);
+    for (size_t i = 0; i < LEASING_POLICY_TEXTS; i++)
+        free(leasing->policy_texts[i]);
     presence_done(&leasing->presence);
     revocations_free(leasing->revocations);
     marks_free(leasing->marks);

@@ -41,12 +41,20 @@ struct leasing_nodes {
     uint32_t (*key_epoch)(void *context, const char *node);
 };
 
+/** What roles may have. Lists are words with commas between them, blanks around them; the texts are copied. */
+struct leasing_policy {
+    const char *templates_user, *templates_admin; /* globs (fnmatch(3)) of the templates that role may begin with */
+    const char *root_roles;                       /* whose sandboxes may run commands as root */
+    size_t snapshots_max, volumes_max;            /* of one principal */
+};
+
 struct leasing_options {
     struct ledger *ledger;
     const struct key *master; /* copied */
     const char *deployment;   /* iss of every token; copied */
     struct leasing_nodes nodes;
     struct wanted_limits limits;
+    struct leasing_policy policy;
     int64_t audit_keep_days; /* of audit records; 0: for ever */
     int64_t (*wall_ms)(void);
 };
@@ -206,6 +214,9 @@ struct leasing_refusal {
 };
 /** Records it. Any thread. */
 void leasing_refused(struct leasing *leasing, const struct leasing_refusal *refusal);
+
+/** Whether policy lets the role begin with that template. Any thread. */
+bool leasing_allows_template(const struct leasing *leasing, enum role role, const char *name) MUST_USE;
 
 /** The key of the audit chain (ledger/audit.h), for proving it; lives as long as `leasing`. Any thread. */
 const struct key *leasing_audit_key(const struct leasing *leasing) MUST_USE;

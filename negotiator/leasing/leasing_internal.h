@@ -27,9 +27,14 @@ struct changes {
     void *root; /* tsearch(3) */
 };
 
+struct keeping;
+
+#define LEASING_POLICY_TEXTS 3
+
 struct leasing {
     struct leasing_options options;
     char deployment[CAPABILITY_ID_BYTES];
+    char *policy_texts[LEASING_POLICY_TEXTS]; /* of options.policy; owned */
     struct key master, audit_key, owner_key;
     atomic_bool stopping;
     int64_t started_ms;       /* wall clock */
@@ -43,6 +48,7 @@ struct leasing {
     struct presence presence;        /* ledger thread */
     struct reaper reaper;            /* ledger thread */
     struct changes changes;          /* ledger thread */
+    struct keeping *taken;           /* snapshots that are under way; ledger thread (keeping/) */
 };
 
 /** A working set for one run; its change is the caller's to free. */
@@ -130,6 +136,14 @@ void negotiate_submit(struct negotiation *negotiation);
 void negotiate_answer(struct negotiation *negotiation);
 /** The record of an issue or refusal. */
 bool negotiate_audit(struct work *work, const struct negotiation *negotiation) MUST_USE;
+
+/* policy.c */
+
+/** Whether that role may begin with the template; the refusal says what it may. */
+bool policy_check_template(const struct leasing *leasing, enum role role, const char *name,
+                           struct error *refusal) MUST_USE;
+/** Whether sandboxes that this role negotiates may run commands as root. */
+bool policy_gives_root(const struct leasing *leasing, enum role role) MUST_USE;
 
 /* creating.c */
 

@@ -109,6 +109,9 @@ bool negotiate_audit(struct work *work, const struct negotiation *n)
     if (granted)
         scope_format(&n->claims.scopes, scope);
     int status = granted ? (n->created ? 201 : 200) : error_http_status(n->refusal.kind);
+    char detail[64] = "";
+    if (granted && n->created && n->sandbox.snapshot[0] && !text_format(detail, sizeof detail, "began with snapshot %s", n->sandbox.snapshot))
+        detail[0] = '\0';
     struct audit_record record = {.node = n->sandbox.node,
                                   .action = "negotiate",
                                   .outcome = granted ? "ok" : "refused",
@@ -119,7 +122,7 @@ bool negotiate_audit(struct work *work, const struct negotiation *n)
                                   .lease = n->lease.id,
                                   .jti = granted ? n->claims.jti : "",
                                   .scope = scope,
-                                  .detail = n->refusal.message};
+                                  .detail = granted ? detail : n->refusal.message};
     return store_audit(work, &n->caller, &record);
 }
 

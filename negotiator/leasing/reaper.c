@@ -1,6 +1,7 @@
 /* reaper.c - what is due, and what a node's list brings about: looks in rounds, a bounded number each, one rule a row,
  * so that other rules get their turn and each change is durable by itself. Nothing is looked at because time goes by:
  * rows under `due/` say when, and one alarm waits for the first of them. */
+#include "negotiator/leasing/keeping/keeping.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
@@ -36,6 +37,7 @@ struct round {
 
 struct item {
     struct look look;
+    struct keeping_look keeping; /* of a due row about a snapshot */
     struct round *round;
 };
 
@@ -116,6 +118,23 @@ static void item_done(void *argument, const struct error *err)
     item_over(item);
 }
 
+static enum kv_outcome keeping_rule(struct kv *kv, void *argument, struct error *err)
+{
+    struct item *item = argument;
+    return keeping_look_rule(kv, &item->keeping, err);
+}
+
+static void keeping_looked(void *argument, const struct error *err)
+{
+    struct item *item = argument;
+    if (err->kind != ERROR_NONE) {
+        item_failed(item, err);
+        return;
+    }
+    keeping_look_act(&item->keeping);
+    item_over(item);
+}
+
 /* "watch/<node>/<id>" */
 static bool read_watch(struct look *look, const char *row)
 {
@@ -135,6 +154,11 @@ static void submit_due(struct round *round, const char *due)
     item->round = round;
     item->look.leasing = round->leasing;
     bool fits = text_copy(item->look.due, sizeof item->look.due, due); /* a key: it does */
+    if (fits && keeping_is_due(due)) {
+        item->keeping = (struct keeping_look){.leasing = round->leasing, .due = item->look.due};
+        ledger_submit(round->leasing->options.ledger, keeping_rule, keeping_looked, item);
+        return;
+    }
     bool is_look = fits && row && text_starts_with(row, "watch/") && read_watch(&item->look, row);
     ledger_submit(round->leasing->options.ledger, is_look ? item_rule : forget_rule, is_look ? item_done : forget_done,
                   item);

@@ -12,14 +12,9 @@ enum { DUE_DIGITS = 16 };
 static const char WATCH[] = "watch/";
 static const int64_t ONCE_MS = (int64_t)WANTED_DAY_S * 1000; /* an Idempotency-Key is kept */
 
-/* Every part was checked for '/' and length before: it always fits. */
-struct row_key {
-    char text[KV_KEY_MAX_BYTES + 1];
-};
-
-static struct row_key key_of(const char *table, const char *first, const char *second)
+struct store_row store_key(const char *table, const char *first, const char *second)
 {
-    struct row_key key = {.text = ""};
+    struct store_row key = {.text = ""};
     bool fits = second ? text_format(key.text, sizeof key.text, "%s/%s/%s", table, first, second)
                        : text_format(key.text, sizeof key.text, "%s/%s", table, first);
     (void)fits; /* else it is "", which the store refuses */
@@ -36,7 +31,7 @@ static void put_text(struct work *work, const char *key, const char *text)
 bool store_get_sandbox(struct work *work, const char *id, struct sandbox *sandbox)
 {
     AUTO_KV_VALUE value = {0};
-    struct row_key key = key_of("sandbox", id, NULL);
+    struct store_row key = store_key("sandbox", id, NULL);
     if (!kv_get(work->kv, key.text, &value, work->err))
         return false;
     if (value.revision == 0) {
@@ -51,7 +46,7 @@ bool store_get_sandbox(struct work *work, const char *id, struct sandbox *sandbo
 
 void store_put_sandbox(struct work *work, const struct sandbox *sandbox)
 {
-    struct row_key key = key_of("sandbox", sandbox->id, NULL);
+    struct store_row key = store_key("sandbox", sandbox->id, NULL);
     AUTO_FREE char *text = sandbox_format(sandbox);
     kv_change_expect(work->change, key.text, sandbox->revision);
     put_text(work, key.text, text);
@@ -60,7 +55,7 @@ void store_put_sandbox(struct work *work, const struct sandbox *sandbox)
 bool store_get_lease(struct work *work, const char *principal, const char *thread_id, struct lease *lease)
 {
     AUTO_KV_VALUE value = {0};
-    struct row_key key = key_of("thread", principal, thread_id);
+    struct store_row key = store_key("thread", principal, thread_id);
     if (!kv_get(work->kv, key.text, &value, work->err))
         return false;
     *lease = (struct lease){0};
@@ -72,7 +67,7 @@ bool store_get_lease(struct work *work, const char *principal, const char *threa
 
 void store_put_lease(struct work *work, const char *principal, const struct lease *lease)
 {
-    struct row_key key = key_of("thread", principal, lease->thread_id);
+    struct store_row key = store_key("thread", principal, lease->thread_id);
     AUTO_FREE char *text = lease_format(lease);
     kv_change_expect(work->change, key.text, lease->revision);
     put_text(work, key.text, text);
@@ -80,7 +75,7 @@ void store_put_lease(struct work *work, const char *principal, const struct leas
 
 void store_delete_lease(struct work *work, const char *principal, const struct lease *lease)
 {
-    struct row_key key = key_of("thread", principal, lease->thread_id);
+    struct store_row key = store_key("thread", principal, lease->thread_id);
     kv_change_expect(work->change, key.text, lease->revision);
     kv_change_delete(work->change, key.text);
 }
@@ -90,7 +85,7 @@ void store_delete_lease(struct work *work, const char *principal, const struct l
 bool store_get_name(struct work *work, const char *principal, const char *name, char id[static RANDOM_ID_BYTES])
 {
     AUTO_KV_VALUE value = {0};
-    struct row_key key = key_of("name", principal, name);
+    struct store_row key = store_key("name", principal, name);
     if (!kv_get(work->kv, key.text, &value, work->err))
         return false;
     /* Asked for before it is taken: so nobody may take it in between. */
@@ -104,26 +99,26 @@ bool store_get_name(struct work *work, const char *principal, const char *name, 
 
 void store_take_name(struct work *work, const struct sandbox *sandbox)
 {
-    put_text(work, key_of("name", sandbox->principal, sandbox->name).text, sandbox->id);
+    put_text(work, store_key("name", sandbox->principal, sandbox->name).text, sandbox->id);
 }
 
 void store_free_name(struct work *work, const struct sandbox *sandbox)
 {
-    kv_change_delete(work->change, key_of("name", sandbox->principal, sandbox->name).text);
+    kv_change_delete(work->change, store_key("name", sandbox->principal, sandbox->name).text);
 }
 
 void store_own(struct work *work, const struct sandbox *sandbox)
 {
-    put_text(work, key_of("owned", sandbox->principal, sandbox->id).text, "");
+    put_text(work, store_key("owned", sandbox->principal, sandbox->id).text, "");
 }
 
 /* --- when it is looked at --- */
 
-static struct row_key due_key(int64_t at, const char *row)
+static struct store_row due_key(int64_t at, const char *row)
 {
     char when[DUE_DIGITS + 1];
     snprintf(when, sizeof when, "%016" PRIx64, (uint64_t)at);
-    return key_of("due", when, row);
+    return store_key("due", when, row);
 }
 
 static void put_due(struct work *work, int64_t at, const char *row)
@@ -135,7 +130,7 @@ static void put_due(struct work *work, int64_t at, const char *row)
 bool store_get_wake(struct work *work, const char *node, const char *id, int64_t *wake)
 {
     AUTO_KV_VALUE value = {0};
-    if (!kv_get(work->kv, key_of("watch", node, id).text, &value, work->err))
+    if (!kv_get(work->kv, store_key("watch", node, id).text, &value, work->err))
         return false;
     *wake = value.revision ? strtoll(value.data, NULL, 10) : INT64_MAX;
     return true;
@@ -152,7 +147,7 @@ static void drop_watch(struct work *work, const struct sandbox *sandbox, const c
 void store_watch(struct work *work, const struct sandbox *sandbox, int64_t wake)
 {
     char text[32];
-    struct row_key row = key_of("watch", sandbox->node, sandbox->id);
+    struct store_row row = store_key("watch", sandbox->node, sandbox->id);
     drop_watch(work, sandbox, row.text);
     snprintf(text, sizeof text, "%" PRId64, wake);
     put_text(work, row.text, text);
@@ -161,7 +156,7 @@ void store_watch(struct work *work, const struct sandbox *sandbox, int64_t wake)
 
 void store_unwatch(struct work *work, const struct sandbox *sandbox)
 {
-    struct row_key row = key_of("watch", sandbox->node, sandbox->id);
+    struct store_row row = store_key("watch", sandbox->node, sandbox->id);
     drop_watch(work, sandbox, row.text);
     kv_change_delete(work->change, row.text);
 }
@@ -185,7 +180,7 @@ bool store_list_watched(struct work *work, const char *node, const char *after, 
                         size_t limit, size_t *count)
 {
     struct watch_walk walk = {.after = after, .ids = ids, .limit = limit};
-    struct row_key first = key_of("watch", node, after), end = key_of("watch", node, "~"); /* '~' is after every id */
+    struct store_row first = store_key("watch", node, after), end = store_key("watch", node, "~"); /* '~' is after every id */
     bool read = kv_range(work->kv, first.text, end.text, 0, note_watched, &walk, work->err);
     *count = walk.count;
     return read;
@@ -196,7 +191,7 @@ bool store_list_watched(struct work *work, const char *node, const char *after, 
 bool store_get_once(struct work *work, const char *hash, struct once *once)
 {
     AUTO_KV_VALUE value = {0};
-    struct row_key key = key_of("once", hash, NULL);
+    struct store_row key = store_key("once", hash, NULL);
     if (!kv_get(work->kv, key.text, &value, work->err))
         return false;
     *once = (struct once){.revision = value.revision};
@@ -213,7 +208,7 @@ bool store_get_once(struct work *work, const char *hash, struct once *once)
 
 void store_put_once(struct work *work, const char *hash, const struct once *once)
 {
-    struct row_key key = key_of("once", hash, NULL);
+    struct store_row key = store_key("once", hash, NULL);
     AUTO_FREE char *text = memory_printf("%s %s", once->body_hash, once->sandbox_id);
     kv_change_expect(work->change, key.text, once->revision);
     put_text(work, key.text, text);
@@ -222,7 +217,7 @@ void store_put_once(struct work *work, const char *hash, const struct once *once
 
 void store_delete_once(struct work *work, const char *hash, int64_t put_at)
 {
-    struct row_key key = key_of("once", hash, NULL);
+    struct store_row key = store_key("once", hash, NULL);
     kv_change_delete(work->change, key.text);
     kv_change_delete(work->change, due_key(put_at + ONCE_MS, key.text).text);
 }
@@ -285,7 +280,7 @@ static bool forget_sandbox(struct work *work, const char *row, const char *id)
         return true;
     kv_change_expect(work->change, row, sandbox.revision);
     kv_change_delete(work->change, row);
-    kv_change_delete(work->change, key_of("owned", sandbox.principal, sandbox.id).text);
+    kv_change_delete(work->change, store_key("owned", sandbox.principal, sandbox.id).text);
     return true;
 }
 

@@ -22,6 +22,13 @@ struct work {
     struct error *err;
 };
 
+/** "table/first" or "table/first/second" (second not NULL). Every part was checked for '/' and length before: it always
+ *  fits; one that did not would be "", which the store refuses. */
+struct store_row {
+    char text[KV_KEY_MAX_BYTES + 1];
+};
+struct store_row store_key(const char *table, const char *first, const char *second) MUST_USE;
+
 /* All of these: false (err set) only when the store fails; a missing row is revision 0. */
 bool store_get_sandbox(struct work *work, const char *id, struct sandbox *sandbox) MUST_USE;
 bool store_get_lease(struct work *work, const char *principal, const char *thread_id, struct lease *lease) MUST_USE;

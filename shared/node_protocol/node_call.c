@@ -11,6 +11,7 @@
 
 struct node_caller {
     CURL *curl; /* NULL until the first call */
+    const atomic_bool *cancelled; /* NULL: never */
 };
 
 /* What a reply grows in; more than LINK_MESSAGE_MAX_BYTES ends the transfer. */
@@ -35,6 +36,27 @@ void node_caller_free(struct node_caller *caller)
         return;
     curl_easy_cleanup(caller->curl);
     free(caller);
+}
+
+void node_caller_cancel_by(struct node_caller *caller, const atomic_bool *flag)
+{
+    caller->cancelled = flag;
+}
+
+/* libcurl asks once a second where nothing moves. */
+static int on_progress(void *context, curl_off_t to_load UNUSED, curl_off_t loaded UNUSED, curl_off_t to_send UNUSED,
+                       curl_off_t sent UNUSED)
+{
+    const struct node_caller *caller = context;
+    return caller->cancelled && atomic_load(caller->cancelled);
+}
+
+static bool watch_cancel(struct node_caller *caller)
+{
+    CURLcode code = curl_easy_setopt(caller->curl, CURLOPT_NOPROGRESS, caller->cancelled ? 0L : 1L);
+    code = code ? code : curl_easy_setopt(caller->curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    code = code ? code : curl_easy_setopt(caller->curl, CURLOPT_XFERINFODATA, caller);
+    return code == CURLE_OK;
 }
 
 static size_t on_body(char *data, size_t one, size_t count, void *context)
@@ -128,7 +150,8 @@ bool node_call(struct node_caller *caller, const char *url, const void *body, si
     /* No "Expect: 100-continue": it would cost a round trip. */
     struct curl_slist *expect = curl_slist_append(NULL, "Expect:");
     struct curl_slist *headers = curl_slist_append(expect, "Content-Type: application/octet-stream");
-    bool ok = headers && set_options(caller->curl, url, body, body_size, timeout_ms, &got, why, headers);
+    bool ok = headers && set_options(caller->curl, url, body, body_size, timeout_ms, &got, why, headers) &&
+              watch_cancel(caller);
     if (!ok)
         error_set(err, ERROR_INTERNAL, "libcurl takes not the options of a call");
     ok = ok && transfer(caller, url, &got, why, err);

@@ -3,6 +3,7 @@
 
 #include "shared/base/error.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +13,10 @@ struct node_caller; /* one kept-alive connection; one thread at a time */
 struct node_caller *node_caller_new(void);
 void node_caller_free(struct node_caller *caller);
 DEFINE_AUTO(node_caller)
+
+/** From now on a call of it ends with ERROR_NODE_UNREACHABLE within about a second of *flag being true; NULL: none does.
+ *  The flag outlives the calls. */
+void node_caller_cancel_by(struct node_caller *caller, const atomic_bool *flag);
 
 /** POSTs `body` as application/octet-stream to an http or https URL, through no proxy, following no redirect; *reply
  * (the caller frees, never NULL) gets at most LINK_MESSAGE_MAX_BYTES, more is ERROR_TOO_LARGE. Any status but 200 is an

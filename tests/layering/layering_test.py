@@ -13,6 +13,7 @@ ALLOWED = {
     "shared/node_protocol": ["shared/base", "shared/capability/keys.h"],
     "negotiator/ledger": ["shared/base", "shared/capability"],
     "negotiator/leasing": ["negotiator/ledger", "shared/base", "shared/capability"],
+    "negotiator/leasing/keeping": ["negotiator/leasing", "negotiator/ledger", "shared/base", "shared/capability"],
     "negotiator/fleet": ["negotiator/ledger", "shared/base", "shared/capability", "shared/node_protocol"],
     "negotiator/dialects": ["negotiator/leasing", "negotiator/fleet", "negotiator/ledger", "shared/base", "shared/http",
                             "shared/capability", "shared/node_protocol"],

@@ -295,6 +295,67 @@ static void changes(void)
     CHECK(body.status == 400 && viewer.status == 403 && odd.status == 404);
 }
 
+static void snapshots(void)
+{
+    AUTO_ANSWER made = as(stage.ada, "POST", "/threads/keep/sandbox", "{}");
+    AUTO_FREE char *path = memory_printf("/sandboxes/%s/snapshots", told(&made, "sandbox.id"));
+    AUTO_ANSWER taken = as(stage.ada, "POST", path, "{\"name\":\"kept\"}");
+    CHECK(taken.status == 201);
+    CHECK_TEXT(told(&taken, "snapshot.name"), "kept");
+    CHECK_TEXT(told(&taken, "snapshot.state"), "ready");
+    CHECK_TEXT(told(&taken, "snapshot.owner"), "ada");
+    CHECK(json_is_false(json_object_get(json_object_get(taken.json, "processes"), "included")));
+    AUTO_ANSWER by_token = as(told(&made, "token"), "POST", path, "");
+    CHECK(by_token.status == 201);
+    AUTO_ANSWER again = as(stage.ada, "POST", path, "{\"name\":\"kept\"}"), nobody = http_do("POST", path, "", "{}");
+    AUTO_ANSWER odd = as(stage.ada, "POST", path, "{\"name\":\"A\"}"), more = as(stage.ada, "POST", path, "{\"x\":1}");
+    AUTO_ANSWER viewer = as(stage.viewer, "POST", path, "{}"), bad = as("x.y.z", "POST", path, "{}");
+    CHECK(again.status == 409 && nobody.status == 401 && odd.status == 400 && more.status == 400);
+    CHECK(viewer.status == 403 && bad.status == 401);
+    AUTO_FREE char *one = memory_printf("/snapshots/%s", told(&taken, "snapshot.id"));
+    AUTO_ANSWER shown = as(stage.viewer, "GET", one, ""), list = as(stage.ada, "GET", "/snapshots?limit=1", "");
+    CHECK(shown.status == 200 && list.status == 200 && told(&list, "next_cursor")[0]);
+    CHECK_TEXT(told(&shown, "snapshot.id"), told(&taken, "snapshot.id"));
+    AUTO_ANSWER named = as(stage.ada, "GET", "/snapshots?name=kept", "");
+    CHECK(json_array_size(json_object_get(named.json, "snapshots")) == 1);
+    AUTO_ANSWER begun = as(stage.ada, "POST", "/threads/kept/sandbox", "{\"template\":\"snapshot:kept\"}");
+    CHECK(begun.status == 201);
+    CHECK_TEXT(told(&begun, "sandbox.snapshot"), told(&taken, "snapshot.id"));
+    AUTO_ANSWER none = as(stage.ada, "POST", "/threads/kept2/sandbox", "{\"template\":\"snapshot:none\"}");
+    CHECK(none.status == 404);
+    AUTO_ANSWER dropped = as(stage.ada, "DELETE", one, ""), gone = as(stage.ada, "GET", one, "");
+    AUTO_ANSWER wrong = as(stage.ada, "GET", "/snapshots/x", ""), query = as(stage.ada, "GET", "/snapshots?limit=0", "");
+    CHECK(dropped.status == 204 && gone.status == 404 && wrong.status == 404 && query.status == 400);
+}
+
+/* Placed is what a node has; what it has it says. */
+static void templates(void)
+{
+    struct error err = {0};
+    AUTO_ANSWER before = as(stage.ada, "POST", "/threads/py/sandbox", "{\"template\":\"py\"}");
+    CHECK(before.status == 400 && strstr(told(&before, "error.message"), "there are: base"));
+    stage_templates = json_pack("[{s:s, s:s, s:i, s:I, s:s}, {s:s}]", "name", "py", "digest", "sha256:1", "size_bytes",
+                                7, "created_at", (json_int_t)1700000000000, "source", "import", "name", "rust");
+    json_decref(node_beat(json_array(), json_array(), &err));
+    CHECK_TEXT(err.message, "");
+    json_decref(node_beat(json_array(), json_array(), &err)); /* a difference that does not name them */
+    AUTO_ANSWER list = as(stage.viewer, "GET", "/templates", "");
+    const json_t *all = json_object_get(list.json, "templates");
+    CHECK(list.status == 200 && json_array_size(all) == 2);
+    const json_t *py = json_array_get(all, 0);
+    CHECK_TEXT(json_string_value(json_object_get(py, "created_at")), "2023-11-14T22:13:20.000Z");
+    CHECK_TEXT(json_string_value(json_array_get(json_object_get(py, "nodes"), 0)), "n1");
+    CHECK(json_is_false(json_object_get(py, "allowed"))); /* to a viewer */
+    AUTO_ANSWER after = as(stage.ada, "POST", "/threads/py/sandbox", "{\"template\":\"py\"}");
+    CHECK(after.status == 201);
+    AUTO_ANSWER other = as(stage.ada, "POST", "/threads/py2/sandbox", "{\"template\":\"perl\"}");
+    CHECK(other.status == 400 && strstr(told(&other, "error.message"), "base, py, rust"));
+    stage_templates = json_pack("[{s:s}]", "name", "../x");
+    json_t *reply = node_beat(json_array(), json_array(), &err);
+    CHECK(json_object_get(reply, "error") != NULL || reply == NULL);
+    json_decref(reply);
+}
+
 /* ---- what is recorded ---- */
 
 struct sought {
@@ -449,6 +510,8 @@ int main(void)
     idempotency_key();
     ends();
     changes();
+    snapshots();
+    templates();
     refusals_are_recorded();
     not_ready_with_a_full_ledger();
     fifty_clients_one_sandbox();

@@ -118,6 +118,8 @@ static UNUSED unsigned node_prepares(void)
     return count;
 }
 
+static UNUSED json_t *stage_templates; /* in the next heartbeat alone; taken by it */
+
 /** One heartbeat; takes both lists. The reply (the caller decrefs), NULL with err when it was refused. */
 static UNUSED json_t *node_beat(json_t *sandboxes, json_t *ended, struct error *err)
 {
@@ -133,6 +135,8 @@ static UNUSED json_t *node_beat(json_t *sandboxes, json_t *ended, struct error *
     json_t *message = json_pack("{s:s, s:I, s:s, s:i, s:i, s:[s], s:o, s:o}", "call", "heartbeat", "time",
                                 (json_int_t)clock_wall_ms(), "url", node_url, "slots", 100, "used", 0, "isolation",
                                 "namespaces", "sandboxes", sandboxes, "ended", ended);
+    if (stage_templates)
+        json_object_set_new(message, "templates", TAKE(stage_templates));
     CHECK(link_seal(stage.from_node.bytes, &head, message, &bytes, &size, err));
     json_decref(message);
     if (!node_call(caller, url, bytes, size, 5000, &reply, &reply_size, err))
@@ -191,6 +195,7 @@ static void stage_open(void)
                                                                      .max_lifetime_s = 28800,
                                                                      .max_lifetime_max_s = 86400,
                                                                      .resources = {.cpu_milli = 1000, .memory_mb = 512, .disk_mb = 1024, .pids = 256}},
+                                                          .policy = {.snapshots_max = 5, .volumes_max = 3},
                                                           .wall_ms = clock_wall_ms});
     stage.plane = (struct plane){.leasing = stage.leasing,
                                  .fleet = stage.fleet,

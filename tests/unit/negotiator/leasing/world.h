@@ -41,6 +41,7 @@ struct world {
     enum node_life life;   /* of every node */
     struct error no_place; /* kind ERROR_NONE: there is room */
     size_t places;         /* how often one was asked for */
+    char asked_node[SANDBOX_NODE_BYTES], asked_template[SANDBOX_WORD_BYTES]; /* the last time; "" any */
     uint64_t incarnation;  /* of every node */
     pthread_t node;
     struct kv *kv; /* the ledger's */
@@ -51,13 +52,16 @@ struct world {
     unsigned conflict_percent;
 };
 
-static bool fake_place(void *context, const struct placement *placement UNUSED, char node[static SANDBOX_NODE_BYTES],
+static bool fake_place(void *context, const struct placement *placement, char node[static SANDBOX_NODE_BYTES],
                        uint32_t *epoch, struct error *err)
 {
     struct world *world = context;
     pthread_mutex_lock(&world->mutex);
     struct error why = world->no_place;
     world->places++;
+    const char *asked = placement->node, *template_name = placement->template_name;
+    CHECK(text_copy(world->asked_node, SANDBOX_NODE_BYTES, asked ? asked : "") &&
+          text_copy(world->asked_template, SANDBOX_WORD_BYTES, template_name ? template_name : ""));
     pthread_mutex_unlock(&world->mutex);
     if (why.kind != ERROR_NONE)
         return error_set(err, why.kind, "%s", why.message);
@@ -192,6 +196,7 @@ static struct leasing *world_leasing(struct world *world)
                                                             .max_lifetime_s = 28800,
                                                             .max_lifetime_max_s = 86400,
                                                             .resources = {.cpu_milli = 1000, .memory_mb = 512, .disk_mb = 1024, .pids = 256}},
+                                                 .policy = {.snapshots_max = 5, .volumes_max = 3},
                                                  .wall_ms = world_clock});
 }
 

@@ -1,0 +1,56 @@
+/* policy.c - what roles may have, as the operator says. */
+#include "negotiator/leasing/leasing_internal.h"
+#include "shared/base/text.h"
+
+#include <fnmatch.h>
+#include <string.h>
+
+enum { WORD_BYTES = 128 };
+
+/* Calls is(cookie, word) for each word of the list until one says yes. */
+static bool any_word(const char *list, bool (*is)(const char *word, const char *sought), const char *sought)
+{
+    char word[WORD_BYTES];
+    for (const char *at = list; at && *at;) {
+        at += strspn(at, ", \t");
+        size_t length = strcspn(at, ", \t");
+        if (length > 0 && text_format(word, sizeof word, "%.*s", (int)length, at) && is(word, sought))
+            return true;
+        at += length;
+    }
+    return false;
+}
+
+static bool is_glob_of(const char *word, const char *sought)
+{
+    return fnmatch(word, sought, 0) == 0;
+}
+
+static bool is_same(const char *word, const char *sought)
+{
+    return strcmp(word, sought) == 0;
+}
+
+bool leasing_allows_template(const struct leasing *leasing, enum role role, const char *name)
+{
+    const struct leasing_policy *policy = &leasing->options.policy;
+    if (role == ROLE_VIEWER)
+        return false;
+    const char *globs = role == ROLE_ADMIN ? policy->templates_admin : policy->templates_user;
+    return any_word(globs ? globs : "*", is_glob_of, name);
+}
+
+bool policy_check_template(const struct leasing *leasing, enum role role, const char *name, struct error *refusal)
+{
+    const struct leasing_policy *policy = &leasing->options.policy;
+    const char *globs = role == ROLE_ADMIN ? policy->templates_admin : policy->templates_user;
+    return leasing_allows_template(leasing, role, name) ||
+           error_set(refusal, ERROR_FORBIDDEN, "role %s may not use template %s; allowed: %.120s", role_name(role), name,
+                     globs && globs[0] ? globs : "none");
+}
+
+bool policy_gives_root(const struct leasing *leasing, enum role role)
+{
+    const char *roles = leasing->options.policy.root_roles;
+    return any_word(roles ? roles : "admin", is_same, role_name(role));
+}
