@@ -45,7 +45,7 @@ static void print_help(void)
          "parley-sandboxd enrol --help            gives this machine its key, first\n"
          "parley-sandboxd template --help         imports, builds, lists and removes templates\n"
          "\n"
-         "  --doctor    which layers of isolation this host gives, as JSON lines\n"
+         "  --doctor    what this host gives: isolation, storage, warm pool, as JSON lines\n"
          "  --purge     ends and removes every sandbox of the state folder\n"
          "  --routes    the table of HTTP routes\n"
          "  --version, --help\n"
@@ -83,13 +83,14 @@ int main(int argc, char *argv[])
         puts("parley-sandboxd " PARLEY_VERSION);
     else if (mode == MODE_ROUTES)
         front_print_routes();
-    else if (mode == MODE_DOCTOR)
-        return launcher_doctor();
-    if (mode != MODE_RUN && mode != MODE_PURGE)
+    if (mode != MODE_RUN && mode != MODE_PURGE && mode != MODE_DOCTOR)
         return 0;
     struct error err = {0};
     AUTO_SETTINGS settings = {0};
-    if (!settings_load(&settings, argc - 1, argv + 1, &err)) {
+    bool are_loaded = settings_load(&settings, argc - 1, argv + 1, &err);
+    if (mode == MODE_DOCTOR)
+        return launcher_doctor(are_loaded ? &settings : NULL, &err);
+    if (!are_loaded) {
         log_error("sandboxd", "%s", err.message);
         return 2;
     }

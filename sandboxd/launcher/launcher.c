@@ -9,9 +9,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
@@ -367,22 +365,4 @@ int launcher_purge(const struct settings *settings)
         log_error("launcher", "%" PRIu32 " sandboxes cannot be removed", launcher->sandboxes.count);
     close_launcher(launcher);
     return opened && !left ? 0 : 1;
-}
-
-int launcher_doctor(void)
-{
-    struct isolation_layer layers[ISOLATION_LAYERS_MAX];
-    size_t count = isolation_namespaces.probe(layers);
-    bool all_active = true;
-    for (size_t i = 0; i < count; i++) {
-        json_t *line = json_pack("{s:s, s:b, s:s}", "name", layers[i].name, "active", (int)layers[i].active, "detail",
-                                 layers[i].detail);
-        char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
-        if (text)
-            puts(text);
-        free(text);
-        json_decref(line);
-        all_active = all_active && layers[i].active;
-    }
-    return all_active ? 0 : 1;
 }

@@ -11,5 +11,6 @@ int launcher_run(const struct settings *settings, char *const argv[]) MUST_USE;
 /** Ends and removes every sandbox of this state folder; no launcher may be running on it. */
 int launcher_purge(const struct settings *settings) MUST_USE;
 
-/** Prints each layer of isolation as a JSON line {"name","active","detail"}; 1 when one is missing. */
-int launcher_doctor(void) MUST_USE;
+/** Prints each layer of isolation, storage and the pool as a JSON line {"name","active","detail"}; 1 when one is
+ * missing. `settings` NULL: they could not be read, `why` says so. */
+int launcher_doctor(const struct settings *settings, const struct error *why) MUST_USE;

@@ -64,7 +64,7 @@ static bool fake_hears(const struct isolation_sandbox *made)
     return read(made->birth, &one, sizeof one) == (ssize_t)sizeof one;
 }
 
-static void fake_speak(uint32_t slot)
+static UNUSED void fake_speak(uint32_t slot)
 {
     uint64_t one = 1;
     CHECK(write(fake.births[slot], &one, sizeof one) == (ssize_t)sizeof one);
@@ -507,7 +507,7 @@ static void stage_forget_closed(struct side *side)
     }
 }
 
-static bool stage_event(struct side *side)
+static UNUSED bool stage_event(struct side *side)
 {
     stage_forget_closed(side);
     for (size_t i = 0; i < WATCHED_MAX; i++) {
@@ -522,13 +522,13 @@ static bool stage_event(struct side *side)
     return false;
 }
 
-static void connect_front(struct side *side, uint64_t incarnation)
+static UNUSED void connect_front(struct side *side, uint64_t incarnation)
 {
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, side->pair) == 0);
     dialogue_begin(&side->dialogue, side->pair[0], incarnation);
 }
 
-static void disconnect_front(struct side *side)
+static UNUSED void disconnect_front(struct side *side)
 {
     dialogue_end(&side->dialogue);
     close(side->pair[0]);
@@ -540,7 +540,7 @@ static bool is_kept_by_snapshot(void *context, const char *version)
     return snapshots_are_of(context, version);
 }
 
-static bool start_side(struct side *side, struct error *err)
+static UNUSED bool start_side(struct side *side, struct error *err)
 {
     struct sandboxes_house house = {
         .backend = &BACKEND,
@@ -562,7 +562,7 @@ static bool start_side(struct side *side, struct error *err)
     return sandboxes_start(&side->sandboxes, &house, &side->slots, err);
 }
 
-static struct side *open_side(void)
+static UNUSED struct side *open_side(void)
 {
     struct error err = {0};
     struct side *side = memory_new(sizeof *side);
@@ -571,7 +571,7 @@ static struct side *open_side(void)
     return side;
 }
 
-static void close_side(struct side *side)
+static UNUSED void close_side(struct side *side)
 {
     sandboxes_done(&side->sandboxes);
     catalog_close(&side->catalog);
@@ -581,7 +581,7 @@ static void close_side(struct side *side)
 }
 
 /* As the launcher's loop, until nothing more happens. */
-static void turn(struct side *side)
+static UNUSED void turn(struct side *side)
 {
     struct error err = {0};
     do {
@@ -591,7 +591,7 @@ static void turn(struct side *side)
     } while (stage_event(side));
 }
 
-static bool ask(struct side *side, const struct front_launcher_message *message)
+static UNUSED bool ask(struct side *side, const struct front_launcher_message *message)
 {
     struct error err = {0};
     bool sent = front_launcher_send(side->pair[1], message, NULL, 0, &err);
@@ -599,7 +599,7 @@ static bool ask(struct side *side, const struct front_launcher_message *message)
     return sent;
 }
 /* The next message at the front's end; type 0 when there is none. */
-static struct front_launcher_message heard(const struct side *side, size_t *fd_count)
+static UNUSED struct front_launcher_message heard(const struct side *side, size_t *fd_count)
 {
     struct error err = {0};
     struct front_launcher_message message = {0};
@@ -616,7 +616,7 @@ static struct front_launcher_message heard(const struct side *side, size_t *fd_c
     return message;
 }
 
-static struct front_launcher_message prepare(char last)
+static UNUSED struct front_launcher_message prepare(char last)
 {
     struct front_launcher_message message = {.type = FL_PREPARE, .request = (uint64_t)last};
     struct fl_prepare *as = &message.as.prepare;
@@ -633,7 +633,7 @@ static struct front_launcher_message prepare(char last)
     return message;
 }
 
-static struct front_launcher_message destroy(char last, const char *reason)
+static UNUSED struct front_launcher_message destroy(char last, const char *reason)
 {
     struct front_launcher_message message = {.type = FL_DESTROY, .request = 100U + (uint64_t)last};
     memcpy(message.as.destroy.id, prepare(last).as.prepare.id, 32);
@@ -646,7 +646,7 @@ static UNUSED struct sandbox *find(struct side *side, char last)
     return sandboxes_find(&side->sandboxes, prepare(last).as.prepare.id);
 }
 
-static void make_stage(void)
+static UNUSED void make_stage(void)
 {
     if (geteuid() != 0)
         check_skip("needs root (folders are given to root)");
@@ -661,7 +661,7 @@ static void make_stage(void)
     CHECK(mkdir(templates, 0700) == 0 && mkdir(snapshot_records, 0700) == 0);
 }
 
-static void strike_stage(void)
+static UNUSED void strike_stage(void)
 {
     CHECK(fd_remove_tree(top, NULL));
     char *texts[] = {state, locks, records, run, templates, snapshot_records, node_file};

@@ -1,0 +1,63 @@
+/* doctor.c - what this host and its settings give, as JSON lines for `parley doctor`. */
+#include "sandboxd/launcher/launcher.h"
+
+#include "sandboxd/isolation/isolation.h"
+#include "sandboxd/launcher/records.h"
+#include "sandboxd/launcher/warm.h"
+#include "sandboxd/storage/storage.h"
+#include "shared/base/memory.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+
+enum { DETAIL_BYTES = 256 };
+
+static bool tell(const char *name, bool is_active, const char *detail)
+{
+    json_t *line = json_pack("{s:s, s:b, s:s}", "name", name, "active", (int)is_active, "detail", detail);
+    char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
+    if (text)
+        puts(text);
+    free(text);
+    json_decref(line);
+    return is_active;
+}
+
+/* Off by the operator's wish is nothing that is missing. */
+static bool tell_pool(const struct settings *settings)
+{
+    char detail[DETAIL_BYTES];
+    AUTO_FREE char *records = memory_printf("%s/sandboxd/records", settings->state);
+    if (settings->warm == 0)
+        return tell("warm pool", true, "off (warm 0): each sandbox is born when it is asked for");
+    bool is_readable = access(records, R_OK) == 0;
+    int length =
+        snprintf(detail, sizeof detail,
+                 "%" PRId64 " of each template in use and what a minute takes, at most %" PRId64 " and %" PRId64 " MiB",
+                 settings->warm, settings->warm_max, settings->warm_memory_mb);
+    if (is_readable && length > 0 && (size_t)length < sizeof detail)
+        snprintf(detail + length, sizeof detail - (size_t)length, "; %zu ready now",
+                 record_count(records, RECORD_WARM));
+    return tell("warm pool", true, detail);
+}
+
+static bool tell_storage(const char *kind)
+{
+    char detail[DETAIL_BYTES] = "";
+    bool is_active = storage_probe(kind, detail, sizeof detail);
+    return tell("storage", is_active, detail);
+}
+
+int launcher_doctor(const struct settings *settings, const struct error *why)
+{
+    struct isolation_layer layers[ISOLATION_LAYERS_MAX];
+    size_t count = isolation_namespaces.probe(layers);
+    bool are_active = true;
+    for (size_t i = 0; i < count; i++)
+        are_active = tell(layers[i].name, layers[i].active, layers[i].detail) && are_active;
+    if (!settings)
+        return tell("settings", false, why->message) ? 0 : 1;
+    are_active = tell_storage(settings->storage) && are_active;
+    return tell_pool(settings) && are_active ? 0 : 1;
+}
