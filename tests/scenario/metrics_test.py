@@ -50,13 +50,15 @@ class Metrics(unittest.TestCase):
             "cmd": "head -c 20000000 /dev/urandom > /workspace/file; sleep 60 & seq 20000; sleep 61", "id": "busy",
             "detach": True}, token=self.grant["token"])
         self.assertEqual(started.status, 201, started)
-        figures = self.until(lambda f: f["output"]["kept_bytes"] > 100000)
+        figures = self.until(lambda f: f["disk"]["used_bytes"] - before["disk"]["used_bytes"] >= 19 * MIB
+                             and f["output"]["kept_bytes"] > 100000)
+        self.assertLess(figures["disk"]["used_bytes"], 40 * MIB)
         self.assertGreater(figures["cpu"]["used_ms"], before["cpu"]["used_ms"])
         self.assertEqual(figures["commands"]["running"], before["commands"]["running"] + 1)
         self.assertGreater(figures["pids"]["used"], before["pids"]["used"])
         self.deployment.request("DELETE", self.base + "/processes/busy", token=self.grant["token"])
         self.deployment.shell(self.grant, "rm /workspace/file")
-        self.until(lambda f: f["commands"]["running"] == 0)
+        self.until(lambda f: f["commands"]["running"] == 0 and f["disk"]["used_bytes"] < 5 * MIB)
 
     def test_any_token_may_look(self):
         self.assertIn("cpu", self.metrics(link(self.grant["token"], compact({"scope": ""}))))

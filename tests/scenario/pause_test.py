@@ -31,6 +31,7 @@ class Pause(unittest.TestCase):
             status, data = self.node.verb("POST", "/exec", {"cmd": COUNTER, "id": "count", "detach": True})
             self.assertEqual(status, 201, data)
         self.pid = self.counter_pid()
+        self.node.call(call="resume", id=SANDBOX)
         self.assertTrue(self.moves_on())
 
     # ---- what can be seen from outside, without a verb that would wake it ----
@@ -141,8 +142,9 @@ class Pause(unittest.TestCase):
             self.assertEqual(self.state(), "active")
 
     def test_4_heartbeats(self):
+        since = len(self.stand_in.beats)
         self.pause()
-        line = self.line(lambda line: line["paused"])
+        line = self.line(lambda line: line["paused"], since)
         active = line["active_at"]
         for _ in range(3):
             self.state()
@@ -157,7 +159,7 @@ class Pause(unittest.TestCase):
         self.assertGreater(line["active_at"], active)
         self.assertGreater(line["pids"], 0)
 
-    def line(self, wanted, since=0):
+    def line(self, wanted, since):
         message = self.stand_in.wait(lambda message: any(map(wanted, message["sandboxes"])), since=since)
         return next(filter(wanted, message["sandboxes"]))
 
