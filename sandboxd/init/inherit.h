@@ -3,7 +3,7 @@
  *  argv: "init", the count of v1 cgroup.procs descriptors (decimal, 0..INHERIT_JOIN_MAX). No environment, cwd "/". init
  *  is PID 1, uid 0 of its user namespace, with all its capabilities, no_new_privs, no seccomp filter of its own, not
  *  dumpable until execve (init sets PR_SET_DUMPABLE 0 again, first of all). Its limits are the most that a command may
- *  have. SIGCHLD and all others at their default, none blocked. Descriptors 0, 1, 2 are /dev/null; nothing else is open
+ *  have. Handlers of signals are for init to reset. Descriptors 0, 1, 2 are /dev/null; nothing else is open
  *  beyond those below.
  *
  *  It says LI_BARRIER at INHERIT_FD_CONTROL and waits for what it is to become (launcher_init.h): then it gives up its

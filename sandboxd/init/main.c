@@ -1,5 +1,6 @@
-/* main.c - parley-init, PID 1 of a sandbox: takes over what it inherits (inherit.h), waits for what it is to become, then
- * turns the loop until the sandbox ends. Exit code 0: told to terminate; 10: its hard deadline came; 1: it never was ready.
+/* main.c - parley-init, PID 1 of a sandbox: takes over what it inherits (inherit.h), waits for what it is to become,
+ * then turns the loop until the sandbox ends. Exit code 0: told to terminate; 10: its hard deadline came; 1: it never
+ * was ready.
  */
 #include "sandboxd/init/become.h"
 #include "sandboxd/init/connection.h"

@@ -1,7 +1,7 @@
-/* rights.c - see rights.h. A change of the bounding set copies the credentials, also for nothing: so it is asked first,
- * and done by init once, not by each child. */
+/* rights.c - see rights.h. A change of the bounding set copies the credentials: init does it once, not each child. */
 #include "sandboxd/init/rights.h"
 
+#include <errno.h>
 #include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -19,15 +19,15 @@ static const uint64_t OF_ROOT = BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP
                                 BIT(CAP_SETFCAP) | BIT(CAP_SYS_CHROOT) | BIT(CAP_NET_BIND_SERVICE) | BIT(CAP_SETUID) |
                                 BIT(CAP_SETGID) | BIT(CAP_KILL);
 
-static bool bound(uint64_t kept, struct error *err)
+/* Takes those in `dropped` from the bounding set. */
+static bool bound(uint64_t dropped, struct error *err)
 {
-    /* READ is below 0 beyond the kernel's last. */
     for (unsigned long capability = 0; capability < CAPABILITIES_MAX; capability++) {
-        int is_in = kept >> capability & 1 ? 0 : prctl(PR_CAPBSET_READ, capability, 0, 0, 0);
-        if (is_in < 0 && capability > 0)
-            return true;
-        if (is_in < 0 || (is_in == 1 && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0))
-            return error_set_errno(err, ERROR_INTERNAL, "dropping capability %lu", capability);
+        if (!(dropped >> capability & 1) || prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0)
+            continue;
+        /* EINVAL: beyond the kernel's last, which is not before those that all kernels have. */
+        return (errno == EINVAL && capability > CAP_AUDIT_READ) ||
+               error_set_errno(err, ERROR_INTERNAL, "dropping capability %lu", capability);
     }
     return true;
 }
@@ -43,12 +43,12 @@ static bool set(uint64_t capabilities, struct error *err)
 
 bool rights_bound(struct error *err)
 {
-    return bound(OF_ROOT, err);
+    return bound(~OF_ROOT, err);
 }
 
 bool rights_drop(bool root_allowed, struct error *err)
 {
-    return (root_allowed || bound(0, err)) && set(root_allowed ? OF_INIT | OF_ROOT : OF_INIT, err);
+    return (root_allowed || bound(OF_ROOT, err)) && set(root_allowed ? OF_INIT | OF_ROOT : OF_INIT, err);
 }
 
 bool rights_take_root(struct error *err)

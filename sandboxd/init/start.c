@@ -115,8 +115,8 @@ static bool launch(struct init *init, struct command *command, const struct chil
     };
     command->start_boot_ns = clock_boot_ns();
     command->start_wall_ms = clock_wall_ms();
-    bool is_launched = spare_take(init, command, plan, &order, memory) ||
-                       launch_in_cgroup(init, command, plan, &order, err);
+    bool is_launched =
+        spare_take(init, command, plan, &order, memory) || launch_in_cgroup(init, command, plan, &order, err);
     streams_close_child_ends(&command->streams);
     return is_launched;
 }

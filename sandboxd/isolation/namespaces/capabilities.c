@@ -1,7 +1,6 @@
 #include "sandboxd/isolation/namespaces/capabilities.h"
 
 #include <linux/keyctl.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -38,19 +37,8 @@ static bool limit(int resource, rlim_t soft, rlim_t hard, struct error *err)
     return true;
 }
 
-static void reset_signals(void)
-{
-    struct sigaction standard = {.sa_handler = SIG_DFL};
-    for (int number = 1; number <= SIGRTMAX; number++)
-        sigaction(number, &standard, NULL); /* fails for KILL, STOP and those that glibc keeps */
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 bool process_attributes_reset(struct error *err)
 {
-    reset_signals();
     umask(022);
     if (setsid() < 0)
         return error_set_errno(err, ERROR_INTERNAL, "setsid");

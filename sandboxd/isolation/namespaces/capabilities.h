@@ -9,5 +9,5 @@
 /** Child's half, right before execve: nothing inheritable or ambient, no_new_privs, not dumpable. */
 bool capabilities_seal(struct error *err) MUST_USE;
 
-/** Child's half: rlimits, umask, own session, own keyring, signals at their defaults. */
+/** Child's half: rlimits, umask, own session, own keyring. */
 bool process_attributes_reset(struct error *err) MUST_USE;

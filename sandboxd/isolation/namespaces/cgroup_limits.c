@@ -156,8 +156,14 @@ bool cgroup_slot_control(const struct cgroup_layout *layout, uint32_t slot, stru
     for (int i = 0; top >= 0 && i < CGROUP_CONTROLLERS; i++) {
         char enable[VALUE_BYTES];
         snprintf(enable, sizeof enable, "+%s", CGROUP_CONTROLLER_NAMES[i]);
-        if (!layout->v1[i][0] && !write_at(top, "cgroup.subtree_control", enable, err))
-            return false;
+        struct error why = {0};
+        if (layout->v1[i][0] || write_at(top, "cgroup.subtree_control", enable, &why))
+            continue;
+        if (why.system_errno == EBUSY)
+            return error_set(err, ERROR_STARTING, "init has not left the top of its cgroups yet");
+        if (err)
+            *err = why;
+        return false;
     }
     return top >= 0;
 }

@@ -98,24 +98,29 @@ static bool delegate(const struct cgroup_slot *made, uid_t owner, struct error *
     return true;
 }
 
-bool cgroup_slot_make(const struct cgroup_layout *layout, uint32_t slot, uid_t owner, struct cgroup_slot *made,
-                      struct error *err)
+bool cgroup_slot_make(const struct cgroup_layout *layout, uint32_t slot, struct cgroup_slot *made, struct error *err)
 {
     AUTO_CGROUP_SLOT making = CGROUP_SLOT_NONE;
     making.top = make_slot_folder(layout->unified, slot, err);
-    if (making.top < 0 || !make_at(making.top, "init", err) || !make_at(making.top, "run", err))
+    if (making.top < 0 || !make_at(making.top, "init", err))
         return false;
     making.leaf = openat(making.top, "init/cgroup.procs", O_WRONLY | O_CLOEXEC);
     if (making.leaf < 0)
         return error_set_errno(err, ERROR_INTERNAL, "open cgroup init/cgroup.procs");
-    making.run = open_folder(making.top, "run", err);
-    if (making.run < 0 || !write_at(making.top, "cgroup.max.depth", DEPTH_MAX, err) ||
-        !write_at(making.top, "cgroup.max.descendants", DESCENDANTS_MAX, err) || !delegate(&making, owner, err) ||
-        !make_v1(layout, slot, &making, err))
-        return false;
     *made = making;
     making = CGROUP_SLOT_NONE;
     return true;
+}
+
+bool cgroup_slot_complete(const struct cgroup_layout *layout, uint32_t slot, uid_t owner, struct cgroup_slot *made,
+                          struct error *err)
+{
+    if (!make_at(made->top, "run", err))
+        return false;
+    made->run = open_folder(made->top, "run", err);
+    return made->run >= 0 && write_at(made->top, "cgroup.max.depth", DEPTH_MAX, err) &&
+           write_at(made->top, "cgroup.max.descendants", DESCENDANTS_MAX, err) && delegate(made, owner, err) &&
+           make_v1(layout, slot, made, err);
 }
 
 /* --- looking --- */

@@ -20,12 +20,16 @@ struct cgroup_slot {
 void cgroup_slot_close(struct cgroup_slot *slot);
 #define AUTO_CGROUP_SLOT __attribute__((cleanup(cgroup_slot_close))) struct cgroup_slot
 
-/** Makes the slot's cgroups, without limits, and gives `run` to the sandbox's root, `owner` outside. ERROR_CONFLICT
- *  when the slot has some already. */
-bool cgroup_slot_make(const struct cgroup_layout *layout, uint32_t slot, uid_t owner, struct cgroup_slot *made,
+/** Makes what a birth cannot begin without: top and leaf. ERROR_CONFLICT when the slot has some already. */
+bool cgroup_slot_make(const struct cgroup_layout *layout, uint32_t slot, struct cgroup_slot *made,
                       struct error *err) MUST_USE;
 
-/** Once init is in its leaf: the v2 controllers, for `run`. Safe to repeat. */
+/** Makes the rest, while the child is at work: `run`, given to the sandbox's root, `owner` outside, and the v1 cgroups,
+ *  without limits. On failure `made` holds what there is. */
+bool cgroup_slot_complete(const struct cgroup_layout *layout, uint32_t slot, uid_t owner, struct cgroup_slot *made,
+                          struct error *err) MUST_USE;
+
+/** Once init is in its leaf: the v2 controllers, for `run`. ERROR_STARTING before that. Safe to repeat. */
 bool cgroup_slot_control(const struct cgroup_layout *layout, uint32_t slot, struct error *err) MUST_USE;
 
 /** Sets the limits, at any time after that. ERROR_INVALID when more memory is in use and cannot be reclaimed: then the

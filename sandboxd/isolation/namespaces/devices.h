@@ -1,4 +1,5 @@
-/** devices.h - the /dev of a sandbox: a handful of harmless nodes, pseudo-terminals and shared memory of its own. */
+/** devices.h - the /dev of a sandbox: the stage's handful of harmless nodes, read-only, pseudo-terminals and shared
+ * memory of its own. */
 #pragma once
 
 #include "shared/base/cleanup.h"
@@ -6,6 +7,5 @@
 
 #include <stdbool.h>
 
-/** Child's half, before the pivot (the nodes are bound from the host's /dev). /dev/shm is small until init gives it its
- *  size. */
+/** Child's half, in the stage. /dev/shm is small until init gives it its size. */
 bool devices_make(struct error *err) MUST_USE;

@@ -1,7 +1,10 @@
 #include "sandboxd/isolation/namespaces/mounts.h"
 
+#include "sandboxd/isolation/namespaces/stage.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -36,18 +39,24 @@ bool mounts_detach_propagation(struct error *err)
 
 /* --- the root --- */
 
-/* Where the layers are attached: nothing of ours, so that a hostile area has no part in it. */
-static bool make_stage(struct error *err)
+/* A file of the area's own, if that name is free. */
+static void make_file(int folder, const char *path)
 {
-    static const char *const FOLDERS[] = {MOUNTS_STAGE "/lower-root", MOUNTS_STAGE "/lower-usr", MOUNTS_STAGE "/area",
-                                          MOUNTS_NEW_ROOT};
-    if (mount("parley", MOUNTS_STAGE, "tmpfs", QUIET, "size=16k,nr_inodes=16,mode=0700") < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "mount a stage at " MOUNTS_STAGE);
-    for (size_t i = 0; i < sizeof FOLDERS / sizeof FOLDERS[0]; i++) {
-        if (mkdir(FOLDERS[i], 0700) < 0)
-            return error_set_errno(err, ERROR_INTERNAL, "mkdir %s", FOLDERS[i]);
-    }
-    return true;
+    AUTO_FD int fd = openat(folder, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+}
+
+/* Only where there is no etc yet, so that nobody else made it: an area may hold what a hostile sandbox left. What fails
+ * here is made by init, more slowly. */
+static void make_names(void)
+{
+    const struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
+    AUTO_FD int upper = (int)syscall(SYS_openat2, AT_FDCWD, STAGE_AREA "/root/upper", &how, sizeof how);
+    struct stat lower;
+    bool is_folder = fstatat(AT_FDCWD, STAGE_ROOT "/etc", &lower, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(lower.st_mode);
+    if (upper < 0 || !is_folder || mkdirat(upper, "etc", lower.st_mode & 0777) < 0)
+        return;
+    make_file(upper, "etc/hosts");
+    make_file(upper, "etc/hostname");
 }
 
 static bool attach(int tree, const char *at, struct error *err)
@@ -66,95 +75,25 @@ static bool mount_overlay(const char *at, const char *options, struct error *err
 
 bool mounts_make_root(const struct mounts_layers *layers, struct error *err)
 {
-    if (!make_stage(err) || !attach(layers->root, MOUNTS_STAGE "/lower-root", err) ||
-        !attach(layers->area, MOUNTS_STAGE "/area", err) ||
-        !mount_overlay(MOUNTS_NEW_ROOT,
-                       "lowerdir=" MOUNTS_STAGE "/lower-root,upperdir=" MOUNTS_STAGE
-                       "/area/root/upper,workdir=" MOUNTS_STAGE "/area/root/work,userxattr",
+    if (!attach(layers->root, STAGE_ROOT, err) || !attach(layers->area, STAGE_AREA, err))
+        return false;
+    make_names();
+    if (!mount_overlay(STAGE_NEW,
+                       "lowerdir=" STAGE_ROOT ",upperdir=" STAGE_AREA "/root/upper,workdir=" STAGE_AREA
+                       "/root/work,userxattr",
                        err))
         return false;
-    return layers->usr < 0 || (attach(layers->usr, MOUNTS_STAGE "/lower-usr", err) &&
-                               mount_overlay(MOUNTS_NEW_ROOT "/usr",
-                                             "lowerdir=" MOUNTS_STAGE "/lower-usr,upperdir=" MOUNTS_STAGE
-                                             "/area/usr/upper,workdir=" MOUNTS_STAGE "/area/usr/work,userxattr",
-                                             err));
-}
-
-/* --- /proc --- */
-
-static const unsigned long SILENT = MS_NOSUID | MS_NODEV | MS_NOEXEC;
-
-/* What is not there on this kernel needs no cover. */
-static bool cover_file(const char *path, struct error *err)
-{
-    if (mount("/dev/null", path, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
-        return error_set_errno(err, ERROR_INTERNAL, "cover %s", path);
-    return true;
-}
-
-static bool cover_folder(const char *path, struct error *err)
-{
-    if (mount("parley", path, "tmpfs", SILENT | MS_RDONLY, "size=4k,nr_inodes=2,mode=0555") < 0 && errno != ENOENT)
-        return error_set_errno(err, ERROR_INTERNAL, "cover %s", path);
-    return true;
-}
-
-static bool make_read_only(const char *path, struct error *err)
-{
-    if (mount(path, path, NULL, MS_BIND | MS_REC, NULL) < 0)
-        return errno == ENOENT || error_set_errno(err, ERROR_INTERNAL, "bind %s", path);
-    if (mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | SILENT, NULL) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "make %s read-only", path);
-    return true;
-}
-
-#define PROC MOUNTS_NEW_ROOT "/proc"
-
-/* System V memory goes with the last process that has it: else it could fill the sandbox with nobody to kill for it.
- * The setting is the ipc namespace's own; it may be written from inside since Linux 5.19, before that it is left. */
-static void end_orphaned_memory(void)
-{
-    AUTO_FD int fd = open(PROC "/sys/kernel/shm_rmid_forced", O_WRONLY | O_CLOEXEC);
-    if (fd >= 0)
-        (void)!write(fd, "1", 1);
-}
-
-bool mounts_make_proc(struct error *err)
-{
-    /* The kernel's own, and what the host does. Not meminfo, stat, cpuinfo and their like, which programs need, and not
-     * slabinfo, pagetypeinfo, kpage* and kmsg, which are 0400 and of a root that nobody inside is. */
-    static const char *const FILES[] = {
-        PROC "/kcore",         PROC "/keys",       PROC "/key-users",  PROC "/timer_list",  PROC "/sched_debug",
-        PROC "/latency_stats", PROC "/config.gz",  PROC "/kallsyms",   PROC "/vmallocinfo", PROC "/cmdline",
-        PROC "/locks",         PROC "/diskstats",  PROC "/interrupts", PROC "/softirqs",    PROC "/iomem",
-        PROC "/ioports",       PROC "/partitions", PROC "/misc",       PROC "/modules",     PROC "/buddyinfo",
-        PROC "/zoneinfo",      PROC "/swaps",      PROC "/schedstat",  PROC "/mdstat"};
-    static const char *const FOLDERS[] = {PROC "/scsi", PROC "/acpi", PROC "/pressure"};
-    static const char *const READ_ONLY[] = {PROC "/sys", PROC "/sysrq-trigger", PROC "/irq", PROC "/bus", PROC "/fs"};
-    if (mount("proc", PROC, "proc", SILENT, NULL) < 0)
-        return error_set_errno(err, ERROR_INTERNAL,
-                               "mount /proc (a host /proc that is partly covered, as in many containers, forbids it)");
-    end_orphaned_memory();
-    for (size_t i = 0; i < sizeof FILES / sizeof FILES[0]; i++) {
-        if (!cover_file(FILES[i], err))
-            return false;
-    }
-    for (size_t i = 0; i < sizeof FOLDERS / sizeof FOLDERS[0]; i++) {
-        if (!cover_folder(FOLDERS[i], err))
-            return false;
-    }
-    for (size_t i = 0; i < sizeof READ_ONLY / sizeof READ_ONLY[0]; i++) {
-        if (!make_read_only(READ_ONLY[i], err))
-            return false;
-    }
-    return true;
+    return layers->usr < 0 ||
+           (attach(layers->usr, STAGE_USR, err) && mount_overlay(STAGE_NEW "/usr",
+                                                                 "lowerdir=" STAGE_USR ",upperdir=" STAGE_AREA
+                                                                 "/usr/upper,workdir=" STAGE_AREA "/usr/work,userxattr",
+                                                                 err));
 }
 
 bool mounts_pivot(struct error *err)
 {
     /* pivot_root(".", "."): the old root ends up over the new one and is detached there (pivot_root(2), NOTES). */
-    if (chdir(MOUNTS_NEW_ROOT) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
-        chdir("/") < 0)
+    if (chdir(STAGE_NEW) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return error_set_errno(err, ERROR_INTERNAL, "pivot into the new root");
     return true;
 }

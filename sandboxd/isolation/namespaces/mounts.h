@@ -1,13 +1,8 @@
 /** mounts.h - the file system of a sandbox: an overlay over the template, or two over its skeleton and the host's /usr,
- * all idmapped, with its area as their writable layer; /proc; the pivot (mount_namespaces(7), overlayfs.rst). */
+ * all idmapped, with its area as their writable layer; the pivot (mount_namespaces(7), overlayfs.rst). */
 #pragma once
 
 #include "sandboxd/isolation/isolation.h"
-
-/* Where the child builds the new root before it pivots into it: a folder that every host has. Its mounts are seen by
- * nobody else. */
-#define MOUNTS_STAGE    "/tmp"
-#define MOUNTS_NEW_ROOT MOUNTS_STAGE "/new"
 
 /* What a detached copy is for; all are nosuid and nodev. */
 enum mounts_use { MOUNTS_READ_ONLY, MOUNTS_WRITABLE };
@@ -25,12 +20,9 @@ struct mounts_layers {
     int area;      /* where it writes: root/upper, root/work, usr/upper, usr/work */
 };
 
-/** Child's half: one overlay, or two, at MOUNTS_NEW_ROOT; consumes no descriptor. */
+/** Child's half, in the stage (stage.h): one overlay, or two, are the new root; consumes no descriptor. A fresh area
+ * gets an /etc with the files that init will write, so that they need not be copied up then. */
 bool mounts_make_root(const struct mounts_layers *layers, struct error *err) MUST_USE;
 
-/** Child's half: /proc of the own pid namespace with what does not belong to it covered. Before the old root goes: a
- *  fresh proc is allowed only where a whole one is to be seen. */
-bool mounts_make_proc(struct error *err) MUST_USE;
-
-/** Child's half: makes MOUNTS_NEW_ROOT the root, detaches the old one, cwd "/". */
+/** Child's half, in the stage: makes the new root the root, detaches the old one, cwd "/". */
 bool mounts_pivot(struct error *err) MUST_USE;

@@ -2,9 +2,11 @@
 
 #include "sandboxd/isolation/namespaces/cgroups.h"
 #include "sandboxd/isolation/namespaces/probe.h"
+#include "sandboxd/isolation/namespaces/proc.h"
 #include "sandboxd/isolation/namespaces/recipe.h"
 #include "sandboxd/isolation/namespaces/seccomp.h"
 #include "sandboxd/isolation/namespaces/skeleton.h"
+#include "sandboxd/isolation/namespaces/stage.h"
 #include "sandboxd/isolation/namespaces/volumes.h"
 #include "sandboxd/launcher_init/launcher_init.h"
 #include "shared/base/fd.h"
@@ -22,8 +24,10 @@
 /* What start found; one backend a process. */
 static struct {
     struct cgroup_layout layout;
-    int seccomp;
-} host = {.seccomp = -1};
+    char *stage_path; /* NULL: there is none */
+    int seccomp, stage;
+    uint64_t covers; /* of /proc */
+} host = {.seccomp = -1, .stage = -1};
 
 /* "parley-<8 hex>": two deployments on one machine do not meet. FNV-1a, folded. */
 static void name_subtree(const char *state_folder, char name[static 16])
@@ -50,6 +54,18 @@ static bool start_cgroups(const char *state_folder, struct error *err)
     return true;
 }
 
+static bool start_stage(const char *state_folder, struct error *err)
+{
+    if (host.stage >= 0)
+        return true;
+    AUTO_FREE char *path = memory_printf("%s/sandboxd/stage", state_folder);
+    host.covers = proc_find_covers();
+    host.stage = stage_make(path, err);
+    if (host.stage >= 0)
+        host.stage_path = TAKE(path);
+    return host.stage >= 0;
+}
+
 static bool start(const char *state_folder, struct error *err)
 {
     if (geteuid() != 0)
@@ -70,7 +86,14 @@ static bool start(const char *state_folder, struct error *err)
         return false;
     if (host.seccomp < 0)
         host.seccomp = seccomp_build(err);
-    return host.seccomp >= 0;
+    return host.seccomp >= 0 && start_stage(state, err);
+}
+
+/* The descriptors of a living sandbox, as soon as they can be had. */
+static bool take_stats(uint32_t slot, struct isolation_sandbox *made, struct error *err)
+{
+    return made->stats[0] >= 0 || (cgroup_slot_control(&host.layout, slot, err) &&
+                                   cgroup_slot_open_stats(&host.layout, slot, made->stats, err));
 }
 
 static bool remove_failed(uint32_t slot)
@@ -83,9 +106,14 @@ static bool begin(const struct isolation_plan *plan, struct isolation_sandbox *m
 {
     struct error why = {0};
     AUTO_CGROUP_SLOT slot = CGROUP_SLOT_NONE;
-    bool mine = cgroup_slot_make(&host.layout, plan->slot, plan->uid_base, &slot, &why);
-    if (mine && recipe_begin(&slot, plan, host.seccomp, made, &why))
+    const struct recipe_host all = {
+        .layout = &host.layout, .seccomp = host.seccomp, .stage = host.stage, .covers = host.covers};
+    bool mine = cgroup_slot_make(&host.layout, plan->slot, &slot, &why);
+    if (mine && recipe_begin(&all, &slot, plan, made, &why)) {
+        /* Now, while the child works; where that is too soon, is_warm or become will. */
+        (void)!take_stats(plan->slot, made, NULL);
         return true;
+    }
     cgroup_slot_close(&slot);
     /* A slot that was taken already is another sandbox's. */
     if (why.kind != ERROR_CONFLICT) {
@@ -101,12 +129,7 @@ static bool begin(const struct isolation_plan *plan, struct isolation_sandbox *m
 static int is_warm(uint32_t slot, struct isolation_sandbox *made, struct error *err)
 {
     int heard = recipe_hear(made, LI_BARRIER, err);
-    if (heard != 1)
-        return heard;
-    /* Now that it has left the top, the controllers may be there; they bring files of their own. */
-    bool is_open =
-        cgroup_slot_control(&host.layout, slot, err) && cgroup_slot_open_stats(&host.layout, slot, made->stats, err);
-    return is_open ? 1 : -1;
+    return heard == 1 && !take_stats(slot, made, err) ? -1 : heard;
 }
 
 static bool become(uint32_t slot, uint32_t uid_base, struct isolation_sandbox *warm, const struct isolation_life *life,
@@ -130,7 +153,7 @@ static bool become(uint32_t slot, uint32_t uid_base, struct isolation_sandbox *w
             return error_set(err, ERROR_INVALID, "a volume's path has up to %zu bytes", sizeof to->volumes[i].path - 1);
     }
     AUTO_VOLUMES opened = VOLUMES_NONE;
-    return cgroup_slot_limit(&host.layout, slot, &life->limits, err) &&
+    return take_stats(slot, warm, err) && cgroup_slot_limit(&host.layout, slot, &life->limits, err) &&
            volumes_open(warm->init_pid, uid_base, life, &opened, err) &&
            launcher_init_send(warm->birth, &message, opened.mounts, opened.count, err);
 }
@@ -190,8 +213,14 @@ static void stop(void)
         cgroup_layout_remove(&host.layout);
     if (host.seccomp >= 0)
         close(host.seccomp);
+    if (host.stage >= 0) {
+        close(host.stage);
+        stage_remove(host.stage_path);
+    }
+    free(host.stage_path);
+    host.stage_path = NULL;
     host.layout = (struct cgroup_layout){0};
-    host.seccomp = -1;
+    host.seccomp = host.stage = -1;
 }
 
 const struct isolation_backend isolation_namespaces = {.name = "namespaces",

@@ -22,8 +22,8 @@
 
 enum { STAT_BYTES = 1024 };
 
-static const uint64_t NAMESPACES =
-    CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET;
+/* The others are the child's to take, below its user namespace, while this process goes on. */
+static const uint64_t FLAGS = CLONE_NEWUSER | CLONE_NEWPID | CLONE_PIDFD | CLONE_INTO_CGROUP | CLONE_CLEAR_SIGHAND;
 
 /* --- init's socket --- */
 
@@ -69,14 +69,13 @@ static int bind_listener(const struct isolation_plan *plan, struct error *err)
 /* What the parent holds while the child is being born. */
 struct birth {
     int control[2]; /* [0] the launcher's end, [1] the child's, then init's */
-    int listener;
     pid_t pid;
     int pidfd;
 };
 
 static void birth_done(struct birth *birth)
 {
-    int fds[] = {birth->control[0], birth->control[1], birth->listener, birth->pidfd};
+    int fds[] = {birth->control[0], birth->control[1], birth->pidfd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (fds[i] >= 0)
             close(fds[i]);
@@ -89,18 +88,10 @@ static void drop(int *fd)
     *fd = -1;
 }
 
-static bool open_ends(struct birth *birth, const struct isolation_plan *plan, struct error *err)
-{
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, birth->control) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "make a socket pair");
-    birth->listener = bind_listener(plan, err);
-    return birth->listener >= 0 && fd_set_nonblocking(birth->control[0], err);
-}
-
 static bool clone_child(struct birth *birth, const struct cgroup_slot *slot, const struct recipe_child *child,
                         struct error *err)
 {
-    struct clone_args arguments = {.flags = NAMESPACES | CLONE_PIDFD | CLONE_INTO_CGROUP,
+    struct clone_args arguments = {.flags = FLAGS,
                                    .pidfd = (uint64_t)(uintptr_t)&birth->pidfd,
                                    .exit_signal = SIGCHLD,
                                    .cgroup = (unsigned)slot->top};
@@ -114,15 +105,14 @@ static bool clone_child(struct birth *birth, const struct cgroup_slot *slot, con
     user_namespace_end_owner(&before);
     errno = failed;
     if (failed)
-        return error_set_errno(err, ERROR_INTERNAL, "clone3 with all namespaces");
+        return error_set_errno(err, ERROR_INTERNAL, "clone3 with a user namespace");
     birth->pid = (pid_t)pid;
     drop(&birth->control[1]);
-    drop(&birth->listener);
     return true;
 }
 
 /* Gives the child its ids, and the layers that only root can idmap. It never waits for the child. */
-static bool provide(struct birth *birth, const struct isolation_plan *plan, struct error *err)
+static bool provide_layers(struct birth *birth, const struct isolation_plan *plan, struct error *err)
 {
     if (!user_namespace_map(birth->pid, plan->uid_base, err))
         return false;
@@ -142,6 +132,21 @@ static bool provide(struct birth *birth, const struct isolation_plan *plan, stru
     return fd_send_message(birth->control[0], "m", 1, layers, plan->lower_usr ? 3 : 2, err);
 }
 
+/* Then what init needs; the child asks for it last. */
+static bool provide_rest(struct birth *birth, const struct recipe_host *host, struct cgroup_slot *slot,
+                         const struct isolation_plan *plan, struct error *err)
+{
+    if (!cgroup_slot_complete(host->layout, plan->slot, plan->uid_base, slot, err))
+        return false;
+    AUTO_FD int listener = bind_listener(plan, err);
+    if (listener < 0)
+        return false;
+    int fds[2 + INHERIT_JOIN_MAX] = {listener, slot->run};
+    for (size_t i = 0; i < slot->join_count; i++)
+        fds[2 + i] = slot->join[i];
+    return fd_send_message(birth->control[0], "r", 1, fds, 2 + slot->join_count, err);
+}
+
 static void kill_child(const struct birth *birth)
 {
     /* Death of a pid namespace's init kills all in it, and waiting for it waits for them (pid_namespaces(7)). */
@@ -151,30 +156,37 @@ static void kill_child(const struct birth *birth)
     }
 }
 
-bool recipe_begin(const struct cgroup_slot *slot, const struct isolation_plan *plan, int seccomp,
+/* A child that failed may have said why, and knows better than we do. */
+static void prefer_its_word(const struct birth *birth, struct error *err)
+{
+    struct isolation_sandbox heard = ISOLATION_NONE;
+    struct error its = {0};
+    heard.birth = birth->control[0];
+    if (recipe_hear(&heard, LI_READY, &its) < 0 && its.kind != ERROR_GONE && err)
+        *err = its;
+}
+
+bool recipe_begin(const struct recipe_host *host, struct cgroup_slot *slot, const struct isolation_plan *plan,
                   struct isolation_sandbox *made, struct error *err)
 {
-    __attribute__((cleanup(birth_done))) struct birth birth = {{-1, -1}, -1, 0, -1};
+    __attribute__((cleanup(birth_done))) struct birth birth = {{-1, -1}, 0, -1};
     if (!plan->area_path && plan->area_mount < 0)
         return error_set(err, ERROR_INVALID, "a sandbox needs an area");
-    if (!open_ends(&birth, plan, err))
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, birth.control) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "make a socket pair");
+    if (!fd_set_nonblocking(birth.control[0], err))
         return false;
-    struct recipe_child child = {
-        .plan = plan, .slot = slot, .control = birth.control[1], .listener = birth.listener, .seccomp = seccomp};
+    struct recipe_child child = {.plan = plan, .host = host, .leaf = slot->leaf, .control = birth.control[1]};
     if (!clone_child(&birth, slot, &child, err))
         return false;
+    if (!provide_layers(&birth, plan, err) || !provide_rest(&birth, host, slot, plan, err)) {
+        kill_child(&birth);
+        prefer_its_word(&birth, err);
+        return false;
+    }
     struct isolation_sandbox born = ISOLATION_NONE;
     born.init_pid = birth.pid;
     born.init_start = recipe_start_time(birth.pid);
-    if (!provide(&birth, plan, err)) {
-        kill_child(&birth);
-        /* A child that failed may have said why, and knows better than we do. */
-        struct error its = {0};
-        born.birth = birth.control[0];
-        if (recipe_hear(&born, LI_BARRIER, &its) < 0 && its.kind != ERROR_GONE && err)
-            *err = its;
-        return false;
-    }
     born.init = TAKE_FD(birth.pidfd);
     born.birth = TAKE_FD(birth.control[0]);
     *made = born;
@@ -188,6 +200,8 @@ int recipe_hear(const struct isolation_sandbox *sandbox, uint32_t type, struct e
     int fds[LAUNCHER_INIT_VOLUMES];
     size_t count = 0;
     int got = launcher_init_receive(sandbox->birth, &message, LI_FROM_INIT, fds, &count, &why);
+    if (got > 0 && message.type == LI_BARRIER && type == LI_READY)
+        got = launcher_init_receive(sandbox->birth, &message, LI_FROM_INIT, fds, &count, &why);
     if (got < 0 && why.system_errno == EAGAIN)
         return 0;
     if (got > 0 && message.type == type)

@@ -4,13 +4,22 @@
 #include "sandboxd/isolation/isolation.h"
 #include "sandboxd/isolation/namespaces/cgroups.h"
 
-/** Clones init, gives it what only root can make, and returns while it builds: made->init_pid, ->init_start, ->init and
- *  ->birth are set. `seccomp` is the filter's memfd. The slot's cgroups were made. On failure the child is dead and
+/** What start found, for all births; descriptors are borrowed. */
+struct recipe_host {
+    const struct cgroup_layout *layout;
+    int seccomp;     /* the filter's memfd */
+    int stage;       /* see stage.h */
+    uint64_t covers; /* see proc.h */
+};
+
+/** Clones init into `slot`, which was made, gives it what only root can make, completes the slot meanwhile, and returns
+ *  while the child builds: made->init_pid, ->init_start, ->init and ->birth are set. On failure the child is dead and
  *  reaped; cgroups and socket are the caller's to remove. */
-bool recipe_begin(const struct cgroup_slot *slot, const struct isolation_plan *plan, int seccomp,
+bool recipe_begin(const struct recipe_host *host, struct cgroup_slot *slot, const struct isolation_plan *plan,
                   struct isolation_sandbox *made, struct error *err) MUST_USE;
 
-/** Reads what the child, or init, says next: 1 it is a message of `type`, 0 nothing there yet, -1 it failed. */
+/** Reads what the child, or init, says next: 1 it is a message of `type`, 0 nothing there yet, -1 it failed. A barrier
+ * is passed over by who waits for more. */
 int recipe_hear(const struct isolation_sandbox *sandbox, uint32_t type, struct error *err) MUST_USE;
 
 /** Field 22 of /proc/<pid>/stat (proc_pid_stat(5)); 0 when there is no such process. */

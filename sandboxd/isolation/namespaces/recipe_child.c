@@ -4,6 +4,7 @@
 #include "sandboxd/isolation/namespaces/devices.h"
 #include "sandboxd/isolation/namespaces/mounts.h"
 #include "sandboxd/isolation/namespaces/network.h"
+#include "sandboxd/isolation/namespaces/proc.h"
 #include "sandboxd/isolation/namespaces/user_namespace.h"
 #include "sandboxd/launcher_init/launcher_init.h"
 #include "shared/base/fd.h"
@@ -20,6 +21,7 @@
 enum {
     FD_PROGRAM = INHERIT_FD_JOIN + INHERIT_JOIN_MAX,
     FD_LEAF,
+    FD_STAGE,
     FD_FIRST_CLOSED,
     FD_SPARE = 64, /* numbers used for a moment lie from here on */
     NUMBER_BYTES = 24
@@ -44,49 +46,44 @@ static bool arrange(int *from, const int *to, size_t count, struct error *err)
 
 static bool take_descriptors(const struct recipe_child *child, struct error *err)
 {
-    int from[6 + INHERIT_JOIN_MAX] = {child->listener,           child->control,   child->slot->run, child->seccomp,
-                                      child->plan->init_program, child->slot->leaf};
-    int to[6 + INHERIT_JOIN_MAX] = {INHERIT_FD_LISTEN,  INHERIT_FD_CONTROL, INHERIT_FD_RUN,
-                                    INHERIT_FD_SECCOMP, FD_PROGRAM,         FD_LEAF};
-    size_t count = 6;
-    for (size_t i = 0; i < child->slot->join_count; i++, count++) {
-        from[count] = child->slot->join[i];
-        to[count] = INHERIT_FD_JOIN + (int)i;
-    }
-    if (!arrange(from, to, count, err))
+    int from[] = {child->control, child->host->seccomp, child->plan->init_program, child->leaf, child->host->stage};
+    const int to[] = {INHERIT_FD_CONTROL, INHERIT_FD_SECCOMP, FD_PROGRAM, FD_LEAF, FD_STAGE};
+    if (!arrange(from, to, sizeof to / sizeof to[0], err))
         return false;
-    unsigned first_free = INHERIT_FD_JOIN + (unsigned)child->slot->join_count;
-    if (first_free < FD_PROGRAM && syscall(SYS_close_range, first_free, FD_PROGRAM - 1U, 0U) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "close_range");
-    close(INHERIT_FD_AREA);
-    if (syscall(SYS_close_range, (unsigned)FD_FIRST_CLOSED, ~0U, 0U) < 0)
+    close(INHERIT_FD_LISTEN);
+    close(INHERIT_FD_RUN);
+    if (syscall(SYS_close_range, (unsigned)INHERIT_FD_AREA, FD_PROGRAM - 1U, 0U) < 0 ||
+        syscall(SYS_close_range, (unsigned)FD_FIRST_CLOSED, ~0U, 0U) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "close_range");
     return true;
 }
 
-/* What needs no ids, while the parent writes the maps. Its own cgroup namespace, whose top is s<slot>, and then to its
- * leaf: with the launcher's descriptor, so that it is the launcher's right that counts. */
+/* What needs no ids, while the parent writes the maps. The working folder goes with its mount namespace, the top of its
+ * cgroup namespace is s<slot>; then to its leaf: with the launcher's descriptor, so that it is the launcher's right
+ * that counts. */
 static bool prepare(struct error *err)
 {
-    if (syscall(SYS_unshare, CLONE_NEWCGROUP) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "unshare the cgroup namespace");
+    const int namespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+    if (fchdir(FD_STAGE) < 0 || syscall(SYS_unshare, namespaces) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "unshare namespaces");
     if (write(FD_LEAF, "0", 1) != 1)
         return error_set_errno(err, ERROR_INTERNAL, "move to cgroup init");
-    return network_loopback_up(err) && mounts_detach_propagation(err);
+    return mounts_detach_propagation(err) && network_loopback_up(err);
 }
 
-static bool receive_layers(struct mounts_layers *layers, struct error *err)
+/* At least `least` descriptors; how many, or 0. */
+static size_t receive(int fds[static FD_MESSAGE_FDS], size_t least, struct error *err)
 {
     char byte = 0;
-    int fds[FD_MESSAGE_FDS];
     size_t count = 0;
     ssize_t size = fd_receive_message(INHERIT_FD_CONTROL, &byte, 1, fds, &count, err);
     if (size < 0)
-        return false;
-    if (size != 1 || count < 2)
-        return error_set(err, ERROR_INTERNAL, "the launcher went away");
-    *layers = (struct mounts_layers){.root = fds[0], .area = fds[1], .usr = count > 2 ? fds[2] : -1};
-    return true;
+        return 0;
+    if (size != 1 || count < least) {
+        error_set(err, ERROR_GONE, "the launcher went away");
+        return 0;
+    }
+    return count;
 }
 
 /* For the launcher that comes after this one: nothing else names a tmpfs. */
@@ -98,12 +95,39 @@ static bool keep_area(int area, struct error *err)
     return true;
 }
 
-static bool build(const struct recipe_child *child, struct error *err)
+static bool make_root(const struct recipe_child *child, struct error *err)
 {
-    struct mounts_layers layers;
-    return receive_layers(&layers, err) && user_namespace_become_root(err) && process_attributes_reset(err) &&
-           mounts_make_root(&layers, err) && (child->plan->area_path || keep_area(layers.area, err)) &&
-           mounts_make_proc(err) && devices_make(err) && mounts_pivot(err);
+    int fds[FD_MESSAGE_FDS];
+    size_t count = receive(fds, 2, err);
+    if (count == 0 || !user_namespace_become_root(err))
+        return false;
+    const struct mounts_layers layers = {.root = fds[0], .area = fds[1], .usr = count > 2 ? fds[2] : -1};
+    if (!mounts_make_root(&layers, err) || (!child->plan->area_path && !keep_area(layers.area, err)))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (fds[i] != INHERIT_FD_AREA) /* there it is the area's root by now, or nothing of the kind */
+            close(fds[i]);
+    }
+    return true;
+}
+
+static bool take_rest(size_t *joins, struct error *err)
+{
+    int from[FD_MESSAGE_FDS];
+    int to[FD_MESSAGE_FDS] = {INHERIT_FD_LISTEN, INHERIT_FD_RUN};
+    size_t count = receive(from, 2, err);
+    if (count == 0 || count > 2 + INHERIT_JOIN_MAX)
+        return false;
+    *joins = count - 2;
+    for (size_t i = 0; i < *joins; i++)
+        to[2 + i] = INHERIT_FD_JOIN + (int)i;
+    return arrange(from, to, count, err);
+}
+
+static bool build(const struct recipe_child *child, size_t *joins, struct error *err)
+{
+    return make_root(child, err) && process_attributes_reset(err) && proc_make(child->host->covers, err) &&
+           devices_make(err) && mounts_pivot(err) && take_rest(joins, err);
 }
 
 static bool silence_standard_streams(struct error *err)
@@ -116,11 +140,11 @@ static bool silence_standard_streams(struct error *err)
     return true;
 }
 
-static bool become_init(const struct recipe_child *child, struct error *err)
+static bool become_init(size_t join_count, struct error *err)
 {
     char name[] = "init";
     char joins[NUMBER_BYTES];
-    snprintf(joins, sizeof joins, "%zu", child->slot->join_count);
+    snprintf(joins, sizeof joins, "%zu", join_count);
     char *const arguments[] = {name, joins, NULL};
     char *const environment[] = {NULL};
     if (!silence_standard_streams(err) || !capabilities_seal(err))
@@ -140,7 +164,8 @@ _Noreturn void recipe_child_run(const struct recipe_child *child)
     int control = fcntl(child->control, F_DUPFD_CLOEXEC, FD_SPARE);
     bool taken = take_descriptors(child, err);
     control = taken ? INHERIT_FD_CONTROL : control;
-    if (taken && prepare(err) && build(child, err))
-        (void)become_init(child, err);
+    size_t joins = 0;
+    if (taken && prepare(err) && build(child, &joins, err))
+        (void)become_init(joins, err);
     _exit(launcher_init_send(control, &failed, NULL, 0, NULL) ? 1 : 2);
 }

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { NOBODY = 65534 };
+
 void volumes_close(struct volumes *volumes)
 {
     for (size_t i = 0; i < volumes->count; i++)
@@ -25,6 +27,8 @@ static int open_squash(const struct isolation_volume *volume, gid_t group, uint3
                   volume->path);
         return -1;
     }
+    /* Read-only: what root's group may read, nobody inside may. */
+    group = group == 0 ? NOBODY : group;
     const struct user_namespace_map uids = {.inside = volume->owner, .outside = uid_base + life->uid, .count = 1};
     const struct user_namespace_map gids = {.inside = group, .outside = uid_base + life->gid, .count = 1};
     return user_namespace_make(&uids, &gids, err);
@@ -35,7 +39,7 @@ static int open_one(const struct isolation_volume *volume, int user_namespace, u
 {
     enum mounts_use use = volume->read_only ? MOUNTS_READ_ONLY : MOUNTS_WRITABLE;
     struct stat status;
-    if (lstat(volume->source, &status) < 0) {
+    if (stat(volume->source, &status) < 0) {
         error_set_errno(err, ERROR_INVALID, "volume %s", volume->path);
         return -1;
     }
