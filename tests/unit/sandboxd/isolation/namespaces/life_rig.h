@@ -152,7 +152,7 @@ static UNUSED void life_start(void)
         (void)!fd_remove_tree(life_house.state, NULL);
         check_skip(err.message);
     }
-    snprintf(life_house.skeleton, sizeof life_house.skeleton, "%s/sandboxd/templates/base", life_house.state);
+    snprintf(life_house.skeleton, sizeof life_house.skeleton, "%s/sandboxd/templates/base/rootfs", life_house.state);
     snprintf(life_house.socket, sizeof life_house.socket, "%s/init.sock", life_house.state);
     AUTO_FD int program = rig_open_program();
     struct stat status;
