@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAGIC = 0x50524543 /* PREC */, VERSION = 3 };
+enum { MAGIC = 0x50524543 /* PREC */, VERSION = 3, COPIES = 2 };
 
 /* No byte of it is padding, for all are summed. */
 _Static_assert(offsetof(struct record, checksum) ==
@@ -34,13 +34,37 @@ static char *path_of(const char *folder, uint32_t slot)
     return memory_printf("%s/%" PRIu32, folder, slot);
 }
 
-bool record_write(const char *folder, struct record *record, struct error *err)
+/* --- two copies in a file --- */
+
+struct copies {
+    struct record record[COPIES];
+    int newest; /* index of the newest whole one; -1: none */
+};
+
+static bool is_whole(const struct record *record)
 {
-    record->magic = MAGIC;
-    record->version = VERSION;
-    clock_boot_id(record->boot_id);
-    record->checksum = checksum(record);
-    AUTO_FREE char *path = path_of(folder, record->slot);
+    return record->magic == MAGIC && record->version == VERSION && record->checksum == checksum(record);
+}
+
+/* False when there is no file, or one that is too long. The second copy is newer when it was written one turn after the
+ * first. */
+static bool load(const char *path, struct copies *copies, struct error *err)
+{
+    size_t size = 0;
+    AUTO_FREE char *bytes = fd_read_file(path, sizeof copies->record, &size, err);
+    copies->newest = -1;
+    if (bytes == NULL)
+        return false;
+    memcpy(copies->record, bytes, size);
+    bool first = size >= sizeof(struct record) && is_whole(&copies->record[0]);
+    bool second = size == sizeof copies->record && is_whole(&copies->record[1]);
+    bool second_is_newer = (uint8_t)(copies->record[1].turn - copies->record[0].turn) == 1;
+    copies->newest = first && second ? second_is_newer : first ? 0 : second ? 1 : -1;
+    return true;
+}
+
+static bool create(const char *path, const struct record *record, struct error *err)
+{
     AUTO_FREE char *beside = memory_printf("%s.new", path);
     AUTO_FD int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
@@ -52,6 +76,26 @@ bool record_write(const char *folder, struct record *record, struct error *err)
     }
     return true;
 }
+
+bool record_write(const char *folder, struct record *record, struct error *err)
+{
+    struct copies copies = {.newest = -1};
+    AUTO_FREE char *path = path_of(folder, record->slot);
+    bool is_there = load(path, &copies, NULL) && copies.newest >= 0;
+    record->magic = MAGIC;
+    record->version = VERSION;
+    record->turn = is_there ? (uint8_t)(copies.record[copies.newest].turn + 1) : 0;
+    clock_boot_id(record->boot_id);
+    record->checksum = checksum(record);
+    if (!is_there)
+        return create(path, record, err);
+    off_t at = copies.newest == 0 ? (off_t)sizeof *record : 0;
+    AUTO_FD int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    return (fd >= 0 && pwrite(fd, record, sizeof *record, at) == (ssize_t)sizeof *record) ||
+           error_set_errno(err, ERROR_INTERNAL, "write record %s", path);
+}
+
+/* --- what may be in one --- */
 
 static bool is_text(const char *field, size_t size)
 {
@@ -85,8 +129,7 @@ static bool are_volumes_text(const struct record *record)
 
 static bool is_sane(const struct record *record, uint32_t slot)
 {
-    return record->magic == MAGIC && record->version == VERSION && record->checksum == checksum(record) &&
-           record->slot == slot && record->slot < SLOTS_COUNT && record->uid_base == slots_uid(slot) &&
+    return record->slot == slot && record->slot < SLOTS_COUNT && record->uid_base == slots_uid(slot) &&
            is_text(record->id, sizeof record->id) && is_state_sane(record) &&
            is_text(record->hostname, sizeof record->hostname) &&
            is_text(record->template_name, sizeof record->template_name) &&
@@ -98,22 +141,19 @@ static bool is_sane(const struct record *record, uint32_t slot)
 
 bool record_read(const char *folder, uint32_t slot, struct record *record, struct error *err)
 {
+    struct copies copies = {.newest = -1};
     AUTO_FREE char *path = path_of(folder, slot);
-    size_t size = 0;
-    AUTO_FREE char *bytes = fd_read_file(path, sizeof *record, &size, err);
-    if (bytes == NULL)
+    if (!load(path, &copies, err))
         return err && err->kind == ERROR_TOO_LARGE ? error_set(err, ERROR_INVALID, "record %s is too long", path)
                                                    : false;
-    struct record read = {0};
-    if (size == sizeof read)
-        memcpy(&read, bytes, sizeof read);
-    if (size != sizeof read || !is_sane(&read, slot))
+    if (copies.newest < 0 || !is_sane(&copies.record[copies.newest], slot))
         return error_set(err, ERROR_INVALID, "record %s is damaged", path);
+    const struct record *read = &copies.record[copies.newest];
     char boot_id[CLOCK_BOOT_ID_BYTES];
     clock_boot_id(boot_id);
-    if (strcmp(boot_id, read.boot_id) != 0)
+    if (strcmp(boot_id, read->boot_id) != 0)
         return error_set(err, ERROR_INVALID, "record %s is of an earlier boot", path);
-    *record = read;
+    *record = *read;
     return true;
 }
 

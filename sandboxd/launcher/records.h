@@ -1,5 +1,6 @@
-/** records.h - what the launcher keeps of each sandbox: a file of fixed size a slot, so that a launcher that comes
- * after a kill -9 finds what runs. Not for another boot: nothing of a sandbox survives one. */
+/** records.h - what the launcher keeps of each sandbox: a file a slot, so that a launcher that comes after a kill -9
+ * finds what runs. Not for another boot: nothing of a sandbox survives one. A file holds the record once or twice, one
+ * behind the other; what counts is the newest whole one. */
 #pragma once
 
 #include "sandboxd/front_launcher/front_launcher.h"
@@ -36,11 +37,14 @@ struct record {
     uint32_t epoch;                                           /* lowest key epoch in force */
     char env[ENV_BYTES];
     char boot_id[CLOCK_BOOT_ID_BYTES];
-    char reserved[7];
+    uint8_t turn; /* counts writes; set by record_write */
+    char reserved[6];
     uint64_t checksum; /* of all before it */
 };
 
-/** Replaces folder/<slot> by renaming: a reader sees the old record or the new one. Not synced: see above. */
+/** Makes folder/<slot>, or writes over the older of its two records: a reader, and who comes after a kill -9 within the
+ *  write, sees the old record or the new one. In place, because a new file and its renaming over the old one take
+ *  milliseconds on some file systems, and a create waits for it. Not synced: see above. */
 bool record_write(const char *folder, struct record *record, struct error *err) MUST_USE;
 
 /** Reads folder/<slot>. ERROR_NOT_FOUND, or ERROR_INVALID for one that is cut, damaged, of another version, slot or

@@ -65,7 +65,7 @@ static void test_damage(void)
         put(12, &damaged, sizeof damaged);
         CHECK(refused(12, "damaged"));
     }
-    char longer[sizeof record + 1] = "";
+    char longer[2 * sizeof record + 1] = "";
     memcpy(longer, &record, sizeof record);
     put(12, longer, sizeof longer);
     CHECK(refused(12, "too long"));
@@ -117,6 +117,53 @@ static void test_boot_and_values(void)
     CHECK(refused(12, "damaged"));
 }
 
+/* The file of a slot after `writes` of epochs 1, 2, ..; its size. */
+static size_t written(uint8_t bytes[2 * sizeof(struct record)], uint32_t writes)
+{
+    record_remove(folder, 12);
+    for (uint32_t epoch = 1; epoch <= writes; epoch++) {
+        struct record record = sample();
+        record.epoch = epoch;
+        CHECK(record_write(folder, &record, NULL));
+    }
+    AUTO_FREE char *path = memory_printf("%s/12", folder);
+    size_t size = 0;
+    AUTO_FREE char *read = fd_read_file(path, 2 * sizeof(struct record), &size, NULL);
+    if (read)
+        memcpy(bytes, read, size);
+    return size;
+}
+
+static uint32_t epoch_read(void)
+{
+    struct record record = {0};
+    return record_read(folder, 12, &record, NULL) ? record.epoch : 0;
+}
+
+/* A write that a kill -9 cut anywhere leaves the record of before. */
+static void test_torn_write(void)
+{
+    static uint8_t before[2 * sizeof(struct record)], after[2 * sizeof(struct record)];
+    for (uint32_t writes = 1; writes < 520; writes += writes < 6 ? 1 : 257) { /* the turn's one byte comes round */
+        size_t had = written(before, writes), has = written(after, writes + 1);
+        CHECK(epoch_read() == writes + 1 && has == sizeof after && had == (writes == 1 ? has / 2 : has));
+        size_t from = writes % 2 ? sizeof(struct record) : 0;
+        for (size_t done = 1; done < sizeof(struct record); done += 911) {
+            uint8_t torn[sizeof after];
+            memcpy(torn, before, had);
+            memcpy(torn + from, after + from, done);
+            put(12, torn, had > from + done ? had : from + done);
+            CHECK(epoch_read() == writes);
+            struct record record = sample();
+            record.epoch = writes + 7;
+            CHECK(record_write(folder, &record, NULL) && epoch_read() == writes + 7);
+        }
+    }
+    record_remove(folder, 12);
+    struct record record = sample();
+    CHECK(record_write(folder, &record, NULL));
+}
+
 static void test_list(void)
 {
     uint32_t slots[8] = {0};
@@ -137,6 +184,7 @@ int main(void)
     CHECK(mkdtemp(folder) != NULL);
     test_damage();
     test_boot_and_values();
+    test_torn_write();
     test_list();
     CHECK(fd_remove_tree(folder, NULL));
     return check_done();
