@@ -42,10 +42,13 @@ static bool tell_pool(const struct settings *settings)
     return tell("warm pool", true, detail);
 }
 
-static bool tell_storage(const char *kind)
+static bool tell_storage(const struct settings *settings)
 {
     char detail[DETAIL_BYTES] = "";
-    bool is_active = storage_probe(kind, detail, sizeof detail);
+    const struct storage_options options = {.kind = settings->storage,
+                                            .state_folder = settings->state,
+                                            .pool_bytes_max = (uint64_t)settings->pool_mb_max << 20};
+    bool is_active = storage_probe(&options, detail, sizeof detail);
     return tell("storage", is_active, detail);
 }
 
@@ -58,6 +61,6 @@ int launcher_doctor(const struct settings *settings, const struct error *why)
         are_active = tell(layers[i].name, layers[i].active, layers[i].detail) && are_active;
     if (!settings)
         return tell("settings", false, why->message) ? 0 : 1;
-    are_active = tell_storage(settings->storage) && are_active;
+    are_active = tell_storage(settings) && are_active;
     return tell_pool(settings) && are_active ? 0 : 1;
 }

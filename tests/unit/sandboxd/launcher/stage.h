@@ -241,9 +241,9 @@ bool storage_has_quota(const struct storage *storage)
     return storage != NULL;
 }
 
-bool storage_probe(const char *kind, char *detail, size_t size)
+bool storage_probe(const struct storage_options *options, char *detail, size_t size)
 {
-    (void)kind;
+    (void)options;
     return text_copy(detail, size, "a stage");
 }
 
