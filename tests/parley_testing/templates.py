@@ -9,9 +9,10 @@ from .deployment import BIN
 
 
 class Store:
-    def __init__(self):
+    def __init__(self, state=None):
+        """`state`: a deployment's folder rather than one of its own."""
         self.folder = tempfile.mkdtemp(prefix="parley-templates-")
-        self.state = self.folder + "/state"
+        self.state = state or self.folder + "/state"
         self.templates = self.state + "/sandboxd/templates"
 
     def close(self):

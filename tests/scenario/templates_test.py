@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import images  # noqa: E402
-from parley_testing.deployment import BIN  # noqa: E402
+from parley_testing.deployment import BIN, Deployment  # noqa: E402
 from parley_testing.images import docker, entry, tar  # noqa: E402
 from parley_testing.templates import Store  # noqa: E402
 
@@ -257,29 +258,143 @@ class Import(unittest.TestCase):
         self.assertEqual([name for name in self.store.entries() if name != ".lock"], [])
 
 
-@unittest.skipUnless(os.geteuid() == 0, "templates are root's")
+class Deployed(unittest.TestCase):
+    """A deployment and its store."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.deployment = Deployment()
+        cls.store = Store(cls.deployment.state)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.deployment.close()
+        cls.store.close()
+
+    def run_in(self, thread, template, *command, wanted=0):
+        """Runs a command in the thread's sandbox, once the node has told its templates."""
+        until = time.monotonic() + 60
+        while True:
+            done = self.deployment.cli("run", "--thread", thread, "--template", template, "--", *command)
+            if done.returncode == wanted or time.monotonic() > until or "emplate" not in done.stderr:
+                break
+            time.sleep(0.2)
+        self.assertEqual(done.returncode, wanted, (command, done, self.deployment.logs()))
+        return done.stdout
+
+    def gone(self, path):
+        until = time.monotonic() + 60
+        while os.path.lexists(path) and time.monotonic() < until:
+            time.sleep(0.1)
+        self.assertFalse(os.path.lexists(path), path)
+
+    def end(self, thread):
+        done = self.deployment.cli("rm", "--thread", thread)
+        self.assertEqual(done.returncode, 0, done)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root for the isolation")
+@unittest.skipUnless(images.busybox(), "no static busybox")
+class Run(Deployed):
+    def take(self, name, *more, **changes):
+        layer = images.small_layer(*more)
+        return self.store.take(docker([layer], images.config([layer], Env=["PATH=/bin"], **changes)), name=name)
+
+    def test_a_sandbox_of_an_image(self):
+        self.take("tiny", entry("srv/app", kind="dir", uid=1234, gid=1235),
+                  entry("srv/app/hello", "from the image\n", mode=0o666), entry("bin/su", images.busybox(), mode=0o4755),
+                  User="alice", WorkingDir="/srv/app", Cmd=["sh", "-c", "echo never run by itself > /srv/app/ran"])
+        seen = self.run_in("one", "tiny", "sh", "-c", "id -u; id -g; pwd; cat hello; echo $PATH; ls")
+        self.assertEqual(seen.splitlines(), ["1234", "1235", "/srv/app", "from the image", "/bin", "hello"])
+        self.run_in("one", "tiny", "/bin/su", "-c", "id -u", wanted=1)  # "must be suid to work properly"
+        self.run_in("one", "tiny", "sh", "-c", "echo changed > hello; echo x > new; rm /bin/ls; echo w > /workspace/w")
+        self.assertEqual(self.run_in("one", "tiny", "cat", "hello"), "changed\n")
+        self.assertEqual(self.run_in("two", "tiny", "sh", "-c", "cat hello; ls; ls /workspace"), "from the image\nhello\n")
+        with open(self.store.rootfs("tiny") + "/srv/app/hello") as file:
+            self.assertEqual(file.read(), "from the image\n")
+        self.end("one")
+        self.end("two")
+
+    def test_versions_live_as_long_as_they_are_used(self):
+        first = self.take("moving", entry("version", "1"))
+        self.assertEqual(self.run_in("old", "moving", "cat", "/version"), "1")
+        second = self.take("moving", entry("version", "2"))
+        until = time.monotonic() + 60
+        while self.run_in("new", "moving", "cat", "/version") != "2" and time.monotonic() < until:
+            self.end("new")  # the node had not looked yet
+        self.assertEqual(self.run_in("new", "moving", "cat", "/version"), "2")
+        self.assertEqual(self.run_in("old", "moving", "sh", "-c", "cat /version; true"), "1")
+        done = self.store.run("rm", "moving")
+        self.assertEqual(done.returncode, 0, done)
+        for thread, version in (("old", "1"), ("new", "2")):
+            done = self.deployment.cli("run", "--thread", thread, "--", "cat", "/version")
+            self.assertEqual((done.returncode, done.stdout), (0, version), done)
+        folders = [os.path.join(self.store.templates, made["version"]) for made in (first, second)]
+        self.assertTrue(os.path.isdir(folders[0]) and os.path.isdir(folders[1]))
+        self.end("old")
+        self.gone(folders[0])
+        self.assertTrue(os.path.isdir(folders[1]))
+        self.end("new")
+        self.gone(folders[1])
+
+    def test_odd_trees_make_sandboxes_all_the_same(self):
+        """What init writes and mounts onto is what the image has there: links, pipes, folders."""
+        odd = {"pipes": [entry("etc/hosts", kind="fifo", mode=0o666), entry("etc/hostname", kind="fifo", mode=0o666)],
+               "links": [entry("etc/hosts", kind="symlink", link="/proc/self/mem"),
+                         entry("etc/hostname", kind="symlink", link="/workspace/x"), entry("tmp", kind="symlink", link="/proc")],
+               "folders": [entry("etc/hosts", kind="dir"), entry("etc/hostname", kind="dir"), entry("dev/null", "a file")],
+               "closed": [entry("etc", kind="dir", mode=0), entry("workspace", kind="dir", mode=0), entry("tmp", kind="dir", mode=0)],
+               "owned": [entry("./", kind="dir", uid=5, gid=6, mode=0o700), entry("proc", kind="dir", uid=7)],
+               "workspace": [entry("workspace", kind="symlink", link="/proc/1/root")]}
+        for name, entries in odd.items():
+            with self.subTest(name):
+                self.take(name, *entries)
+                self.assertEqual(self.run_in(name, name, "sh", "-c", "echo fine; echo x > /dev/null"), "fine\n")
+                self.end(name)
+
+    def test_no_such_template(self):
+        done = self.deployment.cli("run", "--thread", "none", "--template", "nowhere", "--", "true")
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("nowhere", done.stderr)
+
+    def test_the_cli_hands_on(self):
+        done = self.deployment.cli("template", "ls", "--json")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn("base", [template["name"] for template in json.loads(done.stdout)["templates"]])
+        self.assertEqual(self.deployment.cli("template", "show", "base").returncode, 0)
+        done = self.deployment.cli("template", "rm", "base", "--json")
+        self.assertEqual((done.returncode, json.loads(done.stdout)["error"]["code"]), (1, "FORBIDDEN"))
+        for words in ((), ("nonsense",), ("show",), ("import", "--nonsense", "x")):
+            self.assertEqual(self.deployment.cli("template", *words).returncode, 2, words)
+        self.assertIn("usage: parley template import", self.deployment.cli("template", "--help").stdout)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root for the isolation")
 @unittest.skipUnless(os.access("/usr/sbin/debootstrap", os.X_OK), "no debootstrap")
-class Build(unittest.TestCase):
+class Build(Deployed):
     def test_debian(self):
         reach = subprocess.run(["curl", "-sfI", "--max-time", "20", MIRROR + "/dists/bookworm/InRelease"],
                                stdout=subprocess.DEVNULL, check=False)
         if reach.returncode != 0:
             self.skipTest("no Debian mirror can be reached")
-        store = Store()
-        self.addCleanup(store.close)
-        with open(store.folder + "/wanted", "w") as wanted:
+        with open(self.store.folder + "/wanted", "w") as wanted:
             wanted.write("# one a line\nless\n")
-        done = store.run("build", "deb", "--suite", "bookworm", "--mirror", MIRROR, "--include", "ed", "--packages",
-                         store.folder + "/wanted", "--json", timeout=600)
+        done = self.deployment.cli("template", "build", "deb", "--suite", "bookworm", "--mirror", MIRROR, "--include", "ed",
+                                   "--packages", self.store.folder + "/wanted", "--json", timeout=600)
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
         made = json.loads(done.stdout)
         self.assertEqual(made["source"], "debootstrap bookworm " + MIRROR)
         self.assertRegex(made["digest"], "^sha256:[0-9a-f]{64}$")
-        shown = json.loads(store.run("show", "deb", "--packages", "--json").stdout)
+        shown = json.loads(self.store.run("show", "deb", "--packages", "--json").stdout)
         names = [package["name"] for package in shown["packages"]]
         for name in ("bash", "dpkg", "ed", "less", "libc6"):
             self.assertIn(name, names)
-        rootfs = store.rootfs("deb")
+        self.look_at(self.store.rootfs("deb"))
+        seen = self.run_in("deb", "deb", "bash", "-c", "id -un; pwd; dpkg-query -W -f '${Package} ${Status}\\n' ed; "
+                           "printf '1,$p\\nq\\n' | ed -s /etc/hostname | wc -l; touch /usr/x /workspace/x; ls /workspace")
+        self.assertEqual(seen.splitlines(), ["user", "/workspace", "ed install ok installed", "1", "x"])
+
+    def look_at(self, rootfs):
         with open("/etc/hostname") as ours, open(rootfs + "/etc/hostname") as its:
             self.assertNotEqual(ours.read(), its.read())
         with open(rootfs + "/etc/resolv.conf") as file:
