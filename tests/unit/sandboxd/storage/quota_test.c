@@ -290,6 +290,27 @@ static void attack_temporary(void)
     sync();
 }
 
+/* Not an attack: a full disk is no dead end. What was written can be removed, and is room again. */
+static void fill_and_remove(void)
+{
+    for (int i = 0; i < 64; i++)
+        write_until(open_new('k', i), 2 * MIB);
+    for (int i = 0; i < 64; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "k%d", i);
+        unlink(name);
+    }
+    for (int fd = 3; fd < 256; fd++)
+        close(fd);
+    for (int i = 0; i < 200 && access("room", F_OK) < 0; i++) { /* as soon as the kernel has counted */
+        int fd = open("again", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        if (fd >= 0 && write(fd, piece, PIECE) == PIECE && fsync(fd) == 0)
+            rename("again", "room");
+        close(fd);
+        usleep(50000);
+    }
+}
+
 struct attack {
     const char *name;
     void (*run)(void);
@@ -344,6 +365,14 @@ static uint64_t used_of_disk(void)
     return (uint64_t)(disk.f_blocks - disk.f_bfree) * (uint64_t)disk.f_bsize;
 }
 
+static void check_room(const struct storage_area *area)
+{
+    struct stat status = {0};
+    int fd = fixture_area(area);
+    CHECK(fstatat(fd, "root/upper/work/room", &status, 0) == 0 && status.st_size == PIECE);
+    close(fd);
+}
+
 /* Runs it in an overlay; what the disk has lost meanwhile, while the attacker still lives. */
 static uint64_t attack(struct storage *storage, const struct attack *attack, uint64_t limit)
 {
@@ -360,14 +389,18 @@ static uint64_t attack(struct storage *storage, const struct attack *attack, uin
     pid_t pid = fork();
     if (pid == 0) {
         result = enter_overlay(user_namespace, area_tree, lower_tree);
+        if (dup2(ends[1], 300) != 300)
+            _exit(1);
         if (result == 0)
             attack->run();
-        if (write(ends[1], &result, sizeof result) == sizeof result)
+        if (write(300, &result, sizeof result) == sizeof result)
             pause();
         _exit(0);
     }
     close(ends[1]);
     CHECK(read(ends[0], &result, sizeof result) == sizeof result && result == 0);
+    if (attack->run == fill_and_remove)
+        check_room(&area);
     uint64_t after = used_of_disk(), told = 0;
     CHECK(storage_area_usage(storage, &area, &told, &err) && told <= limit + MIB);
     kill(pid, SIGKILL);
@@ -382,6 +415,8 @@ static uint64_t attack(struct storage *storage, const struct attack *attack, uin
 
 static void test_attacks(struct storage *storage)
 {
+    const struct attack full = {"full, then rm", fill_and_remove};
+    CHECK(attack(storage, &full, LIMIT) <= LIMIT / 4);
     for (size_t i = 0; i < ATTACKS_COUNT; i++) {
         uint64_t freely = attack(storage, &ATTACKS[i], ROOMY), held = attack(storage, &ATTACKS[i], LIMIT);
         printf("%-22s %4llu MiB without a limit, %3llu MiB with %llu\n", ATTACKS[i].name,
