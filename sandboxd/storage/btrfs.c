@@ -51,9 +51,14 @@ static int open_folder(const char *path, struct error *err)
  * an escape) goes as folders do. */
 static bool destroy(struct storage *storage, const char *path, struct error *err)
 {
-    enum btrfs_util_error failed = btrfs_util_delete_subvolume(path, 0);
-    if (failed == BTRFS_UTIL_OK || errno == ENOENT)
+    uint64_t id = 0;
+    bool has_id = btrfs_util_subvolume_id(path, &id) == BTRFS_UTIL_OK;
+    if (!has_id && errno == ENOENT)
         return true;
+    if (has_id && btrfs_util_delete_subvolume(path, 0) == BTRFS_UTIL_OK) {
+        btrfs_pool_dropped(storage->pool, id);
+        return true;
+    }
     return storage_discard(storage, path, err);
 }
 

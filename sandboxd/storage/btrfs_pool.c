@@ -35,8 +35,9 @@ static const uint64_t MIB = 1ULL << 20, GIB = 1ULL << 30;
 #define BUSY_NS      (250ULL * 1000 * 1000)
 #define IDLE_NS      (1000ULL * 1000 * 1000)
 #define FULL_NS      (10ULL * 1000 * 1000 * 1000)
+#define FORGET_NS    (15ULL * 1000 * 1000 * 1000) /* longer than a commit */
 
-enum { LOCK_TRIES = 250, LOCK_NS = 20 * 1000 * 1000, MOUNT_TRIES = 3 };
+enum { DROPPED_MAX = 65536, LOCK_TRIES = 250, LOCK_NS = 20 * 1000 * 1000, MOUNT_TRIES = 3 };
 
 struct btrfs_pool {
     char folder[PATH_MAX], image_path[PATH_MAX], sysfs[64];
@@ -47,6 +48,9 @@ struct btrfs_pool {
     uint64_t free_before;     /* what was free when it was looked at last */
     uint64_t wake_at;         /* boot ns; 0 never */
     bool is_mounted, is_told; /* told: the log knows that it cannot grow */
+    uint64_t *dropped;        /* ids of deleted subvolumes whose quota groups may be there still */
+    size_t dropped_count;
+    uint64_t forget_at; /* boot ns: when these are looked at next; 0 never */
 };
 
 /* --- the host's disk --- */
@@ -234,13 +238,45 @@ void btrfs_pool_expect(struct btrfs_pool *pool, uint64_t bytes)
         look(pool, clock_boot_ns());
 }
 
+/* --- groups of what was deleted --- */
+
+void btrfs_pool_dropped(struct btrfs_pool *pool, uint64_t id)
+{
+    if (pool->dropped_count == DROPPED_MAX)
+        return;
+    if ((pool->dropped_count & (pool->dropped_count - 1)) == 0)
+        pool->dropped = memory_resize(pool->dropped, (pool->dropped_count ? pool->dropped_count * 2 : 1) * sizeof id);
+    pool->dropped[pool->dropped_count++] = id;
+    if (pool->forget_at == 0)
+        pool->forget_at = clock_boot_ns() + FORGET_NS;
+}
+
+static void forget_dropped(struct btrfs_pool *pool, uint64_t now_boot_ns)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < pool->dropped_count; i++) {
+        if (!btrfs_quota_forget(pool->top, pool->dropped[i]))
+            pool->dropped[kept++] = pool->dropped[i];
+    }
+    pool->dropped_count = kept;
+    pool->forget_at = kept ? now_boot_ns + FORGET_NS : 0;
+    if (kept)
+        return;
+    free(pool->dropped);
+    pool->dropped = NULL;
+}
+
 uint64_t btrfs_pool_next_wake(const struct btrfs_pool *pool)
 {
-    return pool->wake_at;
+    if (pool->forget_at == 0 || pool->wake_at == 0)
+        return pool->forget_at + pool->wake_at;
+    return pool->forget_at < pool->wake_at ? pool->forget_at : pool->wake_at;
 }
 
 void btrfs_pool_wake(struct btrfs_pool *pool, uint64_t now_boot_ns)
 {
+    if (pool->forget_at && now_boot_ns >= pool->forget_at)
+        forget_dropped(pool, now_boot_ns);
     if (pool->wake_at && now_boot_ns >= pool->wake_at)
         look(pool, now_boot_ns);
 }
@@ -290,6 +326,7 @@ void btrfs_pool_close(struct btrfs_pool *pool)
         close(pool->loop.device);
     if (pool->image >= 0)
         close(pool->image);
+    free(pool->dropped);
     free(pool);
 }
 

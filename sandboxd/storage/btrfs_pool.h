@@ -21,6 +21,8 @@ const char *btrfs_pool_sysfs(const struct btrfs_pool *pool) MUST_USE;
 /** Grows it until `bytes` (at most 4 GiB are looked after) and some more are free, or it is as large as it may be. What
  *  cannot be had is logged: whoever writes meets the end of it. */
 void btrfs_pool_expect(struct btrfs_pool *pool, uint64_t bytes);
+/** To be called when the subvolume `id` was deleted: its quota group goes when the kernel is done with it. */
+void btrfs_pool_dropped(struct btrfs_pool *pool, uint64_t id);
 uint64_t btrfs_pool_next_wake(const struct btrfs_pool *pool) MUST_USE;
 void btrfs_pool_wake(struct btrfs_pool *pool, uint64_t now_boot_ns);
 

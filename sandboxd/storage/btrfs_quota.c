@@ -60,6 +60,12 @@ bool btrfs_quota_limit(int subvolume, uint64_t bytes, struct error *err)
            error_set_errno(err, ERROR_INTERNAL, "set a disk limit of %" PRIu64 " bytes", bytes);
 }
 
+bool btrfs_quota_forget(int top, uint64_t id)
+{
+    struct btrfs_ioctl_qgroup_create_args args = {.create = 0, .qgroupid = id};
+    return ioctl(top, BTRFS_IOC_QGROUP_CREATE, &args) == 0 || errno != EBUSY;
+}
+
 bool btrfs_quota_usage(int subvolume, const char *sysfs, uint64_t *bytes, struct error *err)
 {
     static const char *const WHAT[] = {"referenced", "rsv_data", "rsv_meta_pertrans", "rsv_meta_prealloc"};
