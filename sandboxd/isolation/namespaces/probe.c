@@ -158,7 +158,6 @@ static void probe_files(struct report *report)
                  "the host's /proc is covered in part (a container's?): start sandboxd where /proc is whole");
     tell_attempt(report, "idmapped mounts", attempt(CLONE_NEWNS, NULL, "/usr"), "/usr of the host, read-only",
                  "needs Linux 5.12 and a file system of /usr that allows it (ext4, xfs, btrfs)");
-    tell(report, "storage", true, "tmpfs: exact size limit; what is written counts as memory of the sandbox");
 }
 
 static void probe_unified(struct report *report, const struct cgroup_layout *layout)

@@ -75,16 +75,29 @@ void user_namespace_end_owner(const struct user_namespace_owner *before)
         (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* a change of uid takes it away */
 }
 
+/* Lives until its parent closes the pipe, or is gone. */
+static _Noreturn void hold_namespace(int until)
+{
+    char byte = 0;
+    if (dup2(until, 0) == 0)
+        (void)syscall(SYS_close_range, 1U, ~0U, 0U);
+    _exit(read(0, &byte, 1) == 0 ? 0 : 1);
+}
+
 /* A namespace is made with a process, and lives on by its descriptor. */
 int user_namespace_make(const struct user_namespace_map *uids, const struct user_namespace_map *gids, struct error *err)
 {
     struct clone_args arguments = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
-    pid_t pid = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
-    if (pid == 0) {
-        (void)syscall(SYS_close_range, 0U, ~0U, 0U);
-        for (;;)
-            pause();
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+        error_set_errno(err, ERROR_INTERNAL, "make a pipe");
+        return -1;
     }
+    pid_t pid = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
+    if (pid == 0)
+        hold_namespace(ends[0]);
+    close(ends[0]);
+    AUTO_FD int held = ends[1];
     if (pid < 0) {
         error_set_errno(err, ERROR_INTERNAL, "clone3 with a user namespace");
         return -1;

@@ -89,6 +89,8 @@ static void test_fields(void)
     CHECK_REFUSED(FI_START, message.as.start.with_stdin = 2);
     CHECK_REFUSED(FI_START, message.as.start.reserved = 1);
     CHECK_REFUSED(FI_START, message.as.start.as_root = 2);
+    CHECK_REFUSED(FI_START, message.as.start.open_files = 15);
+    CHECK_REFUSED(FI_START, message.as.start.open_files = 1048577);
     CHECK_REFUSED(FI_START, message.as.start.columns = 80); /* of nothing */
     CHECK_REFUSED(FI_START, message.as.start.terminal = 1); /* without stdin */
     CHECK_REFUSED(FI_SIGNAL, message.as.signal.number = 0);

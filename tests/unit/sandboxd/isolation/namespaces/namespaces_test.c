@@ -462,7 +462,8 @@ int main(int argc, char *argv[])
     struct error err = {0};
     if (geteuid() != 0)
         check_skip("needs root");
-    CHECK(syscall(SYS_unshare, 0x00020000 /* CLONE_NEWNS */) == 0 && mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0);
+    CHECK(syscall(SYS_unshare, 0x00020000 /* CLONE_NEWNS */) == 0 &&
+          mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0);
     CHECK(mkdtemp(state) != NULL && chmod(state, 0711) == 0);
     AUTO_FREE char *templates = memory_printf("%s/sandboxd/templates", state);
     CHECK(fd_make_folders(templates, 0711, &err)); /* an older release's */
