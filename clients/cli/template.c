@@ -1,4 +1,5 @@
-/** template.c - `parley template`: what this machine's sandboxes are made of. parley-sandboxd beside us does it, as root. */
+/** template.c - `parley template`: what this machine's sandboxes are made of. parley-sandboxd beside us does it, as
+ * root. */
 #include "clients/cli/cli.h"
 
 #include "shared/base/memory.h"

@@ -64,8 +64,9 @@ static bool is_printable(const char *field, size_t size)
 {
     if (!is_padded(field, size))
         return false;
-    for (const char *at = field; *at; at++) {
-        if ((unsigned char)*at < 0x20 || *at == 0x7f)
+    for (const unsigned char *at = (const unsigned char *)field; *at; at++) {
+        bool is_c1 = at[0] == 0xc2 && at[1] < 0xa0; /* U+0080..9F */
+        if (*at < 0x20 || *at == 0x7f || is_c1)
             return false;
     }
     return text_utf8_prefix(field, strlen(field)) == strlen(field);
@@ -91,8 +92,7 @@ static bool is_digest(const char *digest)
 {
     if (digest[0] == '\0')
         return true;
-    return text_starts_with(digest, "sha256:") && strlen(digest) == 71 &&
-           strspn(digest + 7, "0123456789abcdef") == 64;
+    return text_starts_with(digest, "sha256:") && strlen(digest) == 71 && strspn(digest + 7, "0123456789abcdef") == 64;
 }
 
 /* Texts each ended by NUL, ended by an empty one and NULs. */

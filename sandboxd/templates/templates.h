@@ -1,12 +1,11 @@
 /** templates.h - what / of a sandbox is made of: the templates of this node.
  *
- *  STATE/sandboxd/templates/<name> is a link to <name>-<stamp>, a *version*: a folder that holds `rootfs` (ids 0..65535,
- *  no file of it set-uid or set-gid), `template`, one struct template_record, and `packages.json` for scanners. A version
- *  that a sandbox, a warm one or a snapshot was made of stays until none is. "base" has a skeleton as its rootfs and the
- *  host's /usr beside it. Who imports or builds writes a new version (new_version.h) and renames the link: a reader sees
- *  one or the other.
- *  Everything that parses (tar, JSON, dpkg's status) is in another program, parley-template (tool/), and there in a child
- *  without rights; the launcher reads the fixed record alone. */
+ *  STATE/sandboxd/templates/<name> is a link to <name>-<stamp>, a *version*: a folder that holds `rootfs` (ids
+ * 0..65535, no file of it set-uid or set-gid), `template`, one struct template_record, and `packages.json` for
+ * scanners. A version that a sandbox, a warm one or a snapshot was made of stays until none is. "base" has a skeleton
+ * as its rootfs and the host's /usr beside it. Who imports or builds writes a new version (new_version.h) and renames
+ * the link: a reader sees one or the other. Everything that parses (tar, JSON, dpkg's status) is in another program,
+ * parley-template (tool/), and there in a child without rights; the launcher reads the fixed record alone. */
 #pragma once
 
 #include "sandboxd/front_launcher/front_launcher.h"
@@ -46,7 +45,8 @@ struct template_record {
 };
 
 /** A version as the launcher has it. */
-struct template {
+struct template
+{
     char version[FRONT_LAUNCHER_NAME_BYTES]; /* "<name>-<16 hex digits>": the folder */
     char rootfs[TEMPLATE_PATH_BYTES];
     struct template_record record;
@@ -62,7 +62,8 @@ bool templates_find_version(const char *folder, const char *version, struct temp
 /** All current ones by name, at most `max`; damaged ones are left out and logged. The caller frees *list. */
 size_t templates_list(const char *folder, size_t max, struct template **list);
 /** Removes versions that are not current and that is_used (of the version's name) denies; and what was half-made and
- *  nobody is at work on. Out of sight at once; a process of its own takes them away. Nothing while an import commits. */
+ *  nobody is at work on. Out of sight at once; a process of its own takes them away. Nothing while an import commits.
+ */
 void templates_clean(const char *folder, bool (*is_used)(void *context, const char *version), void *context);
 /** Removes the link: the template is gone, its version once nothing uses it. NOT_FOUND; FORBIDDEN for "base". */
 bool templates_remove(const char *folder, const char *name, struct error *err) MUST_USE;

@@ -233,6 +233,20 @@ class Hostile(unittest.TestCase):
         for byte in (b"\x1b", b"\x07", b"\xc2\x9b"):
             self.assertNotIn(byte, done.stderr + done.stdout)
 
+    @staticmethod
+    def children_of_nobody():
+        """Processes with ids that only imports use."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/status") as status:
+                    uid = int(next(line for line in status if line.startswith("Uid:")).split()[1])
+            except (OSError, StopIteration):
+                continue
+            if 0x70000000 + 4000 * 65536 <= uid < 1 << 31:
+                found.append(pid)
+        return found
+
     def test_kill_9_leaves_no_template(self):
         """Wherever it hits: the template that was there stays, whole."""
         self.store.take(docker([tar(entry("old", "x"))]))
@@ -245,6 +259,7 @@ class Hostile(unittest.TestCase):
             if number < 3:
                 for _ in range(number + 1):
                     child.stderr.readline()  # "layer N of 3"
+                self.assertTrue(self.children_of_nobody())
             else:
                 time.sleep(0.004 * number)
             child.kill()
@@ -257,7 +272,10 @@ class Hostile(unittest.TestCase):
             wanted = "old" if current == before else "2-399"
             self.assertTrue(os.path.exists(f"{self.store.templates}/{current}/rootfs/{wanted}"))
             before = current if current != before else before
-        # Its child dies with it: nobody writes there any more.
+        until = time.monotonic() + 30
+        while self.children_of_nobody() and time.monotonic() < until:
+            time.sleep(0.05)
+        self.assertEqual(self.children_of_nobody(), [])  # they die with their parent
         new = [name for name in self.store.entries() if name.startswith(".new-")]
         self.assertTrue(new)
 

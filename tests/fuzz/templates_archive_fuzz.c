@@ -23,11 +23,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static char above[] = "/dev/shm/parley-templates-fuzz-XXXXXX";
 static char *root_path, *canary;
 
+static void end(void)
+{
+    (void)!fd_remove_tree(above, NULL);
+}
+
 static void start(void)
 {
     if (root_path)
         return;
-    if (mkdtemp(above) == NULL)
+    if (mkdtemp(above) == NULL || atexit(end) != 0)
         abort();
     root_path = memory_printf("%s/root", above);
     canary = memory_printf("%s/canary", above);
@@ -50,7 +55,8 @@ static int open_root(void)
 static void check_outside(void)
 {
     struct stat status;
-    if (stat(above, &status) < 0 || status.st_nlink != 4 || stat(canary, &status) < 0 || status.st_mode != (S_IFDIR | 0700))
+    if (stat(above, &status) < 0 || status.st_nlink != 4 || stat(canary, &status) < 0 ||
+        status.st_mode != (S_IFDIR | 0700))
         abort();
 }
 
@@ -69,8 +75,7 @@ static void apply(struct tree *tree, int file, int spool)
     struct template_record record = {.kind = TEMPLATE_WHOLE};
     char user[IMAGE_USER_BYTES];
     uint32_t left_out = 0;
-    if (source == NULL || !image_read(&image, source, NULL) ||
-        !image_describe(&image, &record, user, &left_out, NULL))
+    if (source == NULL || !image_read(&image, source, NULL) || !image_describe(&image, &record, user, &left_out, NULL))
         return;
     for (size_t i = 0; i < image.layer_count; i++) {
         AUTO_BLOB blob = BLOB_NONE;
@@ -123,7 +128,8 @@ static void read_texts(struct tree *tree, const uint8_t *data, size_t size)
     uint32_t gid = 0;
     static const char *const PATHS[] = {"etc/passwd", "etc/group", "var/lib/dpkg/status", "lib/apk/db/installed"};
     for (size_t i = 0; i < 4; i++) {
-        if (i != (data[0] & 1U) + 2 && (tree_parent(tree, PATHS[i], NULL) < 0 || !tree_file_append(tree, PATHS[i], text, NULL)))
+        if (i != (data[0] & 1U) + 2 &&
+            (tree_parent(tree, PATHS[i], NULL) < 0 || !tree_file_append(tree, PATHS[i], text, NULL)))
             abort();
     }
     (void)packages_read(tree, manager, check_package, NULL);

@@ -66,7 +66,8 @@ static bool add_packages(char **list, size_t *count, const char *from, struct er
             continue;
         }
         if (!is_package(at, length))
-            return error_set(err, ERROR_INVALID, "\"%.*s\" is no name of a package", length < 60 ? (int)length : 60, at);
+            return error_set(err, ERROR_INVALID, "\"%.*s\" is no name of a package", length < 60 ? (int)length : 60,
+                             at);
         if (++*count > BUILD_PACKAGES_MAX)
             return error_set(err, ERROR_INVALID, "more than %d packages", BUILD_PACKAGES_MAX);
         char *longer = memory_printf("%s%s%.*s", *list, (*list)[0] ? "," : "", (int)length, at);
@@ -113,8 +114,9 @@ static void program_done(struct program *program)
 /* container=lxc: debootstrap then takes it that devices cannot be made. */
 static void set_environment(struct program *program)
 {
-    static const char *const FIXED[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C", "TMPDIR=/tmp",
-                                        "container=lxc", "DEBIAN_FRONTEND=noninteractive"};
+    static const char *const FIXED[] = {
+        "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C", "TMPDIR=/tmp", "container=lxc",
+        "DEBIAN_FRONTEND=noninteractive"};
     static const char *const PROXIES[] = {"http_proxy", "https_proxy", "no_proxy"};
     size_t count = 0;
     for (size_t i = 0; i < sizeof FIXED / sizeof FIXED[0]; i++)

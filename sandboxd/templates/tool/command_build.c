@@ -38,14 +38,11 @@ static void take_option(struct command *command, struct build_options *options, 
 
 int command_build(struct command *command, int argc, char *argv[])
 {
-    static const struct option OPTIONS[] = {{"suite", required_argument, NULL, 's'},
-                                            {"mirror", required_argument, NULL, 'u'},
-                                            {"include", required_argument, NULL, 'i'},
-                                            {"packages", required_argument, NULL, 'p'},
-                                            {"max-mb", required_argument, NULL, 'm'},
-                                            {"timeout", required_argument, NULL, 't'},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            COMMAND_OPTIONS};
+    static const struct option OPTIONS[] = {
+        {"suite", required_argument, NULL, 's'},   {"mirror", required_argument, NULL, 'u'},
+        {"include", required_argument, NULL, 'i'}, {"packages", required_argument, NULL, 'p'},
+        {"max-mb", required_argument, NULL, 'm'},  {"timeout", required_argument, NULL, 't'},
+        {"quiet", no_argument, NULL, 'q'},         COMMAND_OPTIONS};
     struct build_options options = {.mirror = "http://deb.debian.org/debian",
                                     .limits = {.bytes = 20480ULL << 20, .entries = 2000000},
                                     .timeout_s = 1800};

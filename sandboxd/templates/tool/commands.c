@@ -75,8 +75,8 @@ json_t *command_describe(const struct template *shown)
     const struct template_record *record = &shown->record;
     char created[CLOCK_TEXT_BYTES];
     clock_format(created, record->created_ms);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:s, s:o, s:o}", "name", record->name, "version",
-                     shown->version, "kind", record->kind == TEMPLATE_WHOLE ? "whole" : "host", "digest",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:s, s:o, s:o}", "name", record->name,
+                     "version", shown->version, "kind", record->kind == TEMPLATE_WHOLE ? "whole" : "host", "digest",
                      record->digest, "source", record->source, "created_at", created, "size_bytes",
                      (json_int_t)record->size_bytes, "files", (json_int_t)record->files, "uid", (int)record->uid, "gid",
                      (int)record->gid, "workdir", record->workdir, "env", list_of(record->env), "entrypoint",
@@ -175,9 +175,9 @@ int command_ls(struct command *command, int argc, char *argv[])
 
 int command_show(struct command *command, int argc, char *argv[])
 {
-    static const char HELP[] =
-        "usage: parley-sandboxd template show NAME [options]\n\nAll of a template.\n\n"
-        "  --packages         the packages installed in it, for scanners (name, version, architecture)\n" COMMAND_HELP_TEXT;
+    static const char HELP[] = "usage: parley-sandboxd template show NAME [options]\n\nAll of a template.\n\n"
+                               "  --packages         the packages installed in it, for scanners (name, version, "
+                               "architecture)\n" COMMAND_HELP_TEXT;
     static const struct option OPTIONS[] = {{"packages", no_argument, NULL, 'p'}, COMMAND_OPTIONS};
     bool packages = false;
     for (int option; (option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1;) {

@@ -10,8 +10,8 @@
 
 const char *image_architecture(void)
 {
-    static const char *const NAMES[][2] = {{"x86_64", "amd64"}, {"aarch64", "arm64"},     {"armv7l", "arm"},
-                                           {"i686", "386"},     {"ppc64le", "ppc64le"},   {"s390x", "s390x"},
+    static const char *const NAMES[][2] = {{"x86_64", "amd64"},    {"aarch64", "arm64"},      {"armv7l", "arm"},
+                                           {"i686", "386"},        {"ppc64le", "ppc64le"},    {"s390x", "s390x"},
                                            {"riscv64", "riscv64"}, {"loongarch64", "loong64"}};
     struct utsname name;
     if (uname(&name) == 0) {

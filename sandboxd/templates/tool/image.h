@@ -9,10 +9,10 @@
 #define IMAGE_LAYERS_MAX 256
 
 struct image_layer {
-    char member[512];                 /* its name in the source */
-    char digest[BLOB_DIGEST_BYTES];   /* as it lies there; "" when nobody said */
-    char plain[BLOB_DIGEST_BYTES];    /* unpacked: diff_id */
-    int64_t bytes;                    /* as it lies there; -1 when nobody said */
+    char member[512];               /* its name in the source */
+    char digest[BLOB_DIGEST_BYTES]; /* as it lies there; "" when nobody said */
+    char plain[BLOB_DIGEST_BYTES];  /* unpacked: diff_id */
+    int64_t bytes;                  /* as it lies there; -1 when nobody said */
 };
 
 struct image {
@@ -20,12 +20,12 @@ struct image {
     struct image_layer layers[IMAGE_LAYERS_MAX]; /* the lowest first */
     json_t *config;                              /* the image's configuration, its digest verified */
     char config_digest[BLOB_DIGEST_BYTES];
-    char format[16]; /* "docker-archive", "oci-layout" */
+    char format[16];     /* "docker-archive", "oci-layout" */
     char reference[256]; /* "python:3.12-slim"; "" when there is none */
 };
 
-/** Finds the one image of the source that runs here (linux, this machine's architecture). INVALID says what is wrong, or
- *  that there are several. */
+/** Finds the one image of the source that runs here (linux, this machine's architecture). INVALID says what is wrong,
+ * or that there are several. */
 bool image_read(struct image *image, const struct source *source, struct error *err) MUST_USE;
 void image_done(struct image *image);
 #define AUTO_IMAGE __attribute__((cleanup(image_done))) struct image

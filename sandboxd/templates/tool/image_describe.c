@@ -52,8 +52,8 @@ static bool take_workdir(const json_t *config, struct template_record *record, s
     if (text[0] != '/' || !tree_path(text + strspn(text, "/"), path, NULL) || path[0] == '\0' ||
         !text_format(record->workdir, sizeof record->workdir, "/%s", path))
         return error_set(err, ERROR_INVALID,
-                         "the image's WorkingDir \"%.80s\" is no absolute path without \"..\" of at most %zu bytes", text,
-                         sizeof record->workdir - 1);
+                         "the image's WorkingDir \"%.80s\" is no absolute path without \"..\" of at most %zu bytes",
+                         text, sizeof record->workdir - 1);
     return true;
 }
 

@@ -5,8 +5,8 @@
 
 enum { IMAGE_JSON_MAX_BYTES = 4 * 1024 * 1024 };
 
-/** A JSON object or array from a member; duplicate keys are refused. The caller owns it. `digest` (NULL: not wanted) gets
- *  the digest of its bytes. */
+/** A JSON object or array from a member; duplicate keys are refused. The caller owns it. `digest` (NULL: not wanted)
+ * gets the digest of its bytes. */
 json_t *image_load_json(const struct source *source, const char *member, char *digest, struct error *err) MUST_USE;
 
 /** A member of an object that must be a text of at most `max` bytes without control characters; NULL with err. */

@@ -19,9 +19,9 @@ enum { COPY_BYTES = 1024 * 1024 };
 
 /* What was given, opened. */
 struct given {
-    int fd;         /* of the archive, a regular file; -1 for a folder */
-    char *folder;   /* real path of the layout; or NULL */
-    char *label;    /* what it is called in the record and by default */
+    int fd;       /* of the archive, a regular file; -1 for a folder */
+    char *folder; /* real path of the layout; or NULL */
+    char *label;  /* what it is called in the record and by default */
 };
 
 static void given_done(struct given *given)

@@ -1,8 +1,8 @@
 /** import.h - `import`: an archive of an image becomes a template. */
 #pragma once
 
-#include "sandboxd/templates/tool/tree.h"
 #include "sandboxd/templates/templates.h"
+#include "sandboxd/templates/tool/tree.h"
 
 struct import_options {
     const char *file; /* "-": stdin */

@@ -106,7 +106,8 @@ static bool import(struct tree *tree, const struct import_work *work, int channe
     return true;
 }
 
-/* Names are bytes to us, and UTF-8 to libarchive where a header says so. Built into the C library: nothing is loaded. */
+/* Names are bytes to us, and UTF-8 to libarchive where a header says so. Built into the C library: nothing is loaded.
+ */
 static void use_utf8(void)
 {
     (void)setlocale(LC_CTYPE, "C.UTF-8");

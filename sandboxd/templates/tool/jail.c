@@ -21,12 +21,29 @@
 #include <unistd.h>
 
 /* Behind all slots of sandboxes (launcher/slots.h): 4000 of 65,536 from 0x70000000 on. */
-enum { RANGES = 16 };
+enum { RANGES = 16, SUBIDS_MAX_BYTES = 1024 * 1024 };
 static const uint32_t RANGE_FIRST = 0x70000000U + 4000U * JAIL_IDS;
 static const char RANGE_FOLDER[] = "/run/parley/imports";
 static const uint64_t NS_PER_S = 1000000000;
 
 /* --- ids --- */
+
+/* Whether /etc/subuid or subgid ("name:start:count" a line) give some of the range to somebody. */
+static bool is_given_away(uint64_t first)
+{
+    static const char *const FILES[] = {"/etc/subuid", "/etc/subgid"};
+    bool given = false;
+    for (size_t i = 0; i < sizeof FILES / sizeof FILES[0]; i++) {
+        AUTO_FREE char *text = fd_read_file(FILES[i], SUBIDS_MAX_BYTES, NULL, NULL);
+        for (const char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+            uint64_t start = 0;
+            uint64_t count = 0;
+            if (sscanf(line, "%*[^:\n]:%" SCNu64 ":%" SCNu64, &start, &count) == 2)
+                given = given || (start < first + JAIL_IDS && first < start + count);
+        }
+    }
+    return given;
+}
 
 /* The kernel frees it with us. */
 static bool take_range(struct jail *jail, uint32_t *base, struct error *err)
@@ -34,6 +51,8 @@ static bool take_range(struct jail *jail, uint32_t *base, struct error *err)
     if (!fd_make_folders(RANGE_FOLDER, 0700, err))
         return false;
     for (unsigned i = 0; i < RANGES; i++) {
+        if (is_given_away(RANGE_FIRST + i * JAIL_IDS))
+            continue;
         AUTO_FREE char *path = memory_printf("%s/%u", RANGE_FOLDER, i);
         AUTO_FD int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd < 0)
@@ -44,7 +63,11 @@ static bool take_range(struct jail *jail, uint32_t *base, struct error *err)
             return true;
         }
     }
-    return error_set(err, ERROR_NO_CAPACITY, "%d templates are being made on this machine; try again later", RANGES);
+    return error_set(err, ERROR_NO_CAPACITY,
+                     "no range of ids is free (%d from %" PRIu32
+                     " on): too many templates are being made, or /etc/subuid "
+                     "gives them away",
+                     RANGES, RANGE_FIRST);
 }
 
 static bool write_map(pid_t pid, const char *file, uint32_t base, struct error *err)

@@ -1,6 +1,6 @@
-/** jail.h - a throw-away child without rights that does one piece of work on a folder: own user, mount, pid, network, ipc
- *  and uts namespaces; ids of a range that nobody has; capabilities for its own namespace at most; bounded memory, file
- *  size and time. What it says comes in messages (message.h). It dies with us. */
+/** jail.h - a throw-away child without rights that does one piece of work on a folder: own user, mount, pid, network,
+ * ipc and uts namespaces; ids of a range that nobody has; capabilities for its own namespace at most; bounded memory,
+ * file size and time. What it says comes in messages (message.h). It dies with us. */
 #pragma once
 
 #include "sandboxd/templates/tool/message.h"
@@ -10,8 +10,8 @@
 #define JAIL_IDS 65536U
 
 enum jail_kind {
-    JAIL_PARSE,    /* its root is an empty read-only folder; the rootfs is a descriptor; seccomp: files and memory alone */
-    JAIL_FETCH,    /* its root has the host's /usr read-only and the rootfs at /target; the host's network */
+    JAIL_PARSE, /* its root is an empty read-only folder; the rootfs is a descriptor; seccomp: files and memory alone */
+    JAIL_FETCH, /* its root has the host's /usr read-only and the rootfs at /target; the host's network */
     JAIL_CONFIGURE /* its root is the rootfs; no network */
 };
 

@@ -37,8 +37,14 @@ static bool arrange(const struct jail_child *child, int mounts[static JAIL_MOUNT
     const struct jail_plan *plan = child->plan;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     int output = child->output >= 0 ? child->output : null;
-    const int from[] = {null, output, output, child->channel, mounts[JAIL_MOUNT_ROOTFS], mounts[JAIL_MOUNT_FOLDER],
-                        plan->files[0] ? *plan->files[0] : -1, plan->files[1] ? *plan->files[1] : -1};
+    const int from[] = {null,
+                        output,
+                        output,
+                        child->channel,
+                        mounts[JAIL_MOUNT_ROOTFS],
+                        mounts[JAIL_MOUNT_FOLDER],
+                        plan->files[0] ? *plan->files[0] : -1,
+                        plan->files[1] ? *plan->files[1] : -1};
     int aside[FD_END];
     for (int i = 0; i < FD_END; i++) {
         aside[i] = from[i] < 0 ? -1 : fcntl(from[i], F_DUPFD_CLOEXEC, FD_SPARE);

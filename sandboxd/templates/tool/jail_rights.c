@@ -23,7 +23,7 @@
 #define IS_SANITIZED 0 /* else its shadow memory needs all address space */
 #endif
 
-enum { OPEN_FILES_MAX = 4096 };
+enum { OPEN_FILES_MAX = 4096, PROCESSES_MAX = 2000 };
 static const rlim_t ADDRESS_SPACE = 4ULL << 30;
 
 bool jail_rights_become_root(int channel, struct error *err)
@@ -47,6 +47,7 @@ bool jail_rights_limit(uint64_t file_bytes, struct error *err)
     } limits[] = {{RLIMIT_CORE, 0, true},
                   {RLIMIT_FSIZE, file_bytes, true},
                   {RLIMIT_NOFILE, OPEN_FILES_MAX, true},
+                  {RLIMIT_NPROC, PROCESSES_MAX, true},
                   {RLIMIT_AS, ADDRESS_SPACE, !IS_SANITIZED}};
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         struct rlimit limit = {limits[i].most, limits[i].most};
@@ -66,8 +67,9 @@ static bool keep_capabilities(uint64_t kept, struct error *err)
             return error_set_errno(err, ERROR_INTERNAL, "drop a capability");
     }
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[2] = {{.effective = (uint32_t)kept, .permitted = (uint32_t)kept},
-                                             {.effective = (uint32_t)(kept >> 32), .permitted = (uint32_t)(kept >> 32)}};
+    struct __user_cap_data_struct data[2] = {
+        {.effective = (uint32_t)kept, .permitted = (uint32_t)kept},
+        {.effective = (uint32_t)(kept >> 32), .permitted = (uint32_t)(kept >> 32)}};
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 || syscall(SYS_capset, &header, data) < 0 ||
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "drop capabilities");
@@ -86,20 +88,23 @@ bool jail_rights_for_packages(struct error *err)
 /* --- system calls --- */
 
 static const int ALLOWED[] = {
-    SCMP_SYS(brk),         SCMP_SYS(chdir),        SCMP_SYS(clock_gettime), SCMP_SYS(close),     SCMP_SYS(dup),
-    SCMP_SYS(exit),        SCMP_SYS(exit_group),   SCMP_SYS(fchdir),        SCMP_SYS(fchmod),    SCMP_SYS(fchmodat),
-    SCMP_SYS(fchown),      SCMP_SYS(fchownat),     SCMP_SYS(fcntl),         SCMP_SYS(fsetxattr), SCMP_SYS(fstat),
-    SCMP_SYS(fstatfs),     SCMP_SYS(ftruncate),    SCMP_SYS(futex),         SCMP_SYS(getdents64), SCMP_SYS(getpid),
-    SCMP_SYS(getrandom),   SCMP_SYS(gettid),       SCMP_SYS(getuid),        SCMP_SYS(geteuid),   SCMP_SYS(getgid),
-    SCMP_SYS(getegid),     SCMP_SYS(gettimeofday), SCMP_SYS(linkat),        SCMP_SYS(lseek),     SCMP_SYS(madvise),
-    SCMP_SYS(mkdirat),     SCMP_SYS(mknodat),      SCMP_SYS(mmap),          SCMP_SYS(mprotect),  SCMP_SYS(mremap),
-    SCMP_SYS(munmap),      SCMP_SYS(newfstatat),   SCMP_SYS(openat),        SCMP_SYS(openat2),   SCMP_SYS(pread64),
-    SCMP_SYS(pwrite64),    SCMP_SYS(read),         SCMP_SYS(readlinkat),    SCMP_SYS(readv),     SCMP_SYS(rt_sigaction),
-    SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn), SCMP_SYS(sched_yield), SCMP_SYS(sendmsg),  SCMP_SYS(sigaltstack),
-    SCMP_SYS(statx),       SCMP_SYS(symlinkat),    SCMP_SYS(sysinfo),       SCMP_SYS(tgkill),    SCMP_SYS(uname),
-    SCMP_SYS(unlinkat),    SCMP_SYS(utimensat),    SCMP_SYS(write),         SCMP_SYS(writev),    SCMP_SYS(open),
-    SCMP_SYS(unlink),      SCMP_SYS(rmdir),        SCMP_SYS(stat),          SCMP_SYS(lstat),     SCMP_SYS(access),
-    SCMP_SYS(mknod),       SCMP_SYS(readlink),     SCMP_SYS(mkdir)};
+    SCMP_SYS(brk),          SCMP_SYS(chdir),          SCMP_SYS(clock_gettime), SCMP_SYS(close),
+    SCMP_SYS(dup),          SCMP_SYS(exit),           SCMP_SYS(exit_group),    SCMP_SYS(fchdir),
+    SCMP_SYS(fchmod),       SCMP_SYS(fchmodat),       SCMP_SYS(fchown),        SCMP_SYS(fchownat),
+    SCMP_SYS(fcntl),        SCMP_SYS(fsetxattr),      SCMP_SYS(fstat),         SCMP_SYS(fstatfs),
+    SCMP_SYS(ftruncate),    SCMP_SYS(futex),          SCMP_SYS(getdents64),    SCMP_SYS(getpid),
+    SCMP_SYS(getrandom),    SCMP_SYS(gettid),         SCMP_SYS(getuid),        SCMP_SYS(geteuid),
+    SCMP_SYS(getgid),       SCMP_SYS(getegid),        SCMP_SYS(gettimeofday),  SCMP_SYS(linkat),
+    SCMP_SYS(lseek),        SCMP_SYS(madvise),        SCMP_SYS(mkdirat),       SCMP_SYS(mknodat),
+    SCMP_SYS(mmap),         SCMP_SYS(mprotect),       SCMP_SYS(mremap),        SCMP_SYS(munmap),
+    SCMP_SYS(newfstatat),   SCMP_SYS(openat),         SCMP_SYS(openat2),       SCMP_SYS(pread64),
+    SCMP_SYS(pwrite64),     SCMP_SYS(read),           SCMP_SYS(readlinkat),    SCMP_SYS(readv),
+    SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn),  SCMP_SYS(sched_yield),
+    SCMP_SYS(sendmsg),      SCMP_SYS(sigaltstack),    SCMP_SYS(statx),         SCMP_SYS(symlinkat),
+    SCMP_SYS(sysinfo),      SCMP_SYS(tgkill),         SCMP_SYS(uname),         SCMP_SYS(unlinkat),
+    SCMP_SYS(utimensat),    SCMP_SYS(write),          SCMP_SYS(writev),        SCMP_SYS(open),
+    SCMP_SYS(unlink),       SCMP_SYS(rmdir),          SCMP_SYS(stat),          SCMP_SYS(lstat),
+    SCMP_SYS(access),       SCMP_SYS(mknod),          SCMP_SYS(readlink),      SCMP_SYS(mkdir)};
 
 static bool load_filter(scmp_filter_ctx filter, struct error *err)
 {

@@ -146,8 +146,8 @@ static bool fill_etc(struct error *err)
 
 bool jail_root_tools(int rootfs, struct error *err)
 {
-    static const char *const FOLDERS[] = {STAGE "/usr", STAGE "/target", STAGE "/proc",
-                                          STAGE "/dev", STAGE "/run",    STAGE "/var", STAGE "/root"};
+    static const char *const FOLDERS[] = {STAGE "/usr", STAGE "/target", STAGE "/proc", STAGE "/dev",
+                                          STAGE "/run", STAGE "/var",    STAGE "/root"};
     if (!begin_stage("size=256m,mode=0755", err) || !make_folder(STAGE "/tmp", 01777, err))
         return false;
     for (size_t i = 0; i < sizeof FOLDERS / sizeof FOLDERS[0]; i++) {
@@ -155,8 +155,8 @@ bool jail_root_tools(int rootfs, struct error *err)
             return false;
     }
     return bind_read_only("/usr", STAGE "/usr", err) && link_usr(err) && fill_etc(err) &&
-           make_devices(STAGE "/dev", err) && mount_proc(STAGE "/proc", err) &&
-           attach(rootfs, STAGE "/target", err) && pivot(STAGE, err);
+           make_devices(STAGE "/dev", err) && mount_proc(STAGE "/proc", err) && attach(rootfs, STAGE "/target", err) &&
+           pivot(STAGE, err);
 }
 
 /* --- the rootfs --- */

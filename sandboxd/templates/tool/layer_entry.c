@@ -45,7 +45,8 @@ static bool set_times(const struct place *place, struct archive_entry *entry, st
 /* Those that mean something to the kernel (security.*, system.*, overlayfs's own) are not the image's to give. */
 static bool is_plain_attribute(const char *name)
 {
-    return text_starts_with(name, "user.") && !text_starts_with(name, "user.overlay.") && strlen(name) <= XATTR_NAME_MAX;
+    return text_starts_with(name, "user.") && !text_starts_with(name, "user.overlay.") &&
+           strlen(name) <= XATTR_NAME_MAX;
 }
 
 /* What the file system has no place for is left out. */

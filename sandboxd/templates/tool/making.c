@@ -53,17 +53,20 @@ static int take(struct making *making, struct packages_file *packages, const str
     }
 }
 
-bool making_run(struct making *making, const struct jail_plan *plan, unsigned timeout_s,
-                struct message_result *result, struct error *err)
+bool making_run(struct making *making, const struct jail_plan *plan, unsigned timeout_s, struct message_result *result,
+                struct error *err)
 {
     AUTO_JAIL jail = JAIL_NONE;
     AUTO_PACKAGES_FILE packages;
     packages_file_init(&packages);
     if (!jail_start(&jail, plan, timeout_s, err))
         return false;
+    unsigned heard = 0;
     for (int going = 1; going != 0;) {
         struct message message;
         going = jail_next(&jail, &message, err);
+        if (going > 0 && ++heard > MESSAGE_PACKAGES_MAX + MESSAGE_OTHERS_MAX)
+            return error_set(err, ERROR_INVALID, "the child without rights talks without end");
         if (going == 0)
             return error_set(err, ERROR_INTERNAL, "the child without rights ended without a result");
         if (going > 0)
@@ -108,6 +111,7 @@ bool making_commit(const char *folder, struct new_version *fresh, struct message
     /* Cut where a character ends. */
     size_t length = text_utf8_prefix(source, strnlen(source, sizeof record->source - 1));
     memcpy(record->source, source, length);
+    message_make_printable(record->source, sizeof record->source); /* a file's name may be anything */
     if (result->left_out > 0)
         fprintf(stderr, "%" PRIu32 " of the image's variables or its entrypoint did not fit and were left out\n",
                 result->left_out);

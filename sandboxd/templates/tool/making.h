@@ -7,13 +7,13 @@
 struct making {
     const struct new_version *fresh;
     bool is_quiet;
-    char last_text[256]; /* the last line that a program inside said of a failure */
+    char last_text[256];                /* the last line that a program inside said of a failure */
     char digest[TEMPLATE_DIGEST_BYTES]; /* of the list of packages */
 };
 
 /** Runs the child to its end: progress to stderr, packages into packages.json, its result into *result. */
-bool making_run(struct making *making, const struct jail_plan *plan, unsigned timeout_s,
-                struct message_result *result, struct error *err) MUST_USE;
+bool making_run(struct making *making, const struct jail_plan *plan, unsigned timeout_s, struct message_result *result,
+                struct error *err) MUST_USE;
 /** The same for a child that only executes a program: true when that ended with status 0. */
 bool making_execute(struct making *making, const struct jail_plan *plan, unsigned timeout_s,
                     struct error *err) MUST_USE;

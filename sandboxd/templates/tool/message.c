@@ -6,8 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Control characters do things to a terminal. */
-static void make_printable(char *text, size_t size)
+void message_make_printable(char *text, size_t size)
 {
     text[size - 1] = '\0';
     size_t length = strlen(text);
@@ -36,7 +35,7 @@ static bool check_result(struct message_result *result, struct error *err)
     bool known = false;
     memset(probe.name, 0, sizeof probe.name);
     memcpy(probe.name, "x", 2);
-    make_printable(result->reference, sizeof result->reference);
+    message_make_printable(result->reference, sizeof result->reference);
     for (size_t i = 0; i < sizeof MANAGERS / sizeof MANAGERS[0]; i++)
         known = known || strncmp(result->package_manager, MANAGERS[i], sizeof result->package_manager) == 0;
     if (!known || result->packages > MESSAGE_PACKAGES_MAX)
@@ -51,7 +50,7 @@ bool message_check(struct message *message, struct error *err)
     case MESSAGE_PROGRESS:
         return true;
     case MESSAGE_TEXT:
-        make_printable(message->as.text, sizeof message->as.text);
+        message_make_printable(message->as.text, sizeof message->as.text);
         return true;
     case MESSAGE_PACKAGE:
         return (is_word(package->name, sizeof package->name) && is_word(package->version, sizeof package->version) &&
@@ -60,7 +59,7 @@ bool message_check(struct message *message, struct error *err)
     case MESSAGE_RESULT:
         return check_result(&message->as.result, err);
     case MESSAGE_FAILED:
-        make_printable(message->as.failed.message, sizeof message->as.failed.message);
+        message_make_printable(message->as.failed.message, sizeof message->as.failed.message);
         if ((int)message->as.failed.kind <= ERROR_NONE || message->as.failed.kind >= ERROR_KINDS)
             message->as.failed.kind = ERROR_INTERNAL;
         return true;

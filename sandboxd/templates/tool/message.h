@@ -6,6 +6,7 @@
 
 #define IMAGE_USER_BYTES      128
 #define MESSAGE_PACKAGES_MAX  100000U
+#define MESSAGE_OTHERS_MAX    1000U
 #define MESSAGE_PACKAGE_BYTES 128 /* of a name or a version */
 
 enum message_type {
@@ -26,10 +27,10 @@ struct message_package {
 };
 
 struct message_result {
-    struct template_record record;                 /* without name, magic, version, checksum, created_ms */
-    char reference[TEMPLATE_SOURCE_BYTES];         /* what the image calls itself */
-    char package_manager[16];                      /* "dpkg", "apk", "" */
-    uint32_t left_out;                             /* variables, or the entrypoint, that did not fit */
+    struct template_record record;         /* without name, magic, version, checksum, created_ms */
+    char reference[TEMPLATE_SOURCE_BYTES]; /* what the image calls itself */
+    char package_manager[16];              /* "dpkg", "apk", "" */
+    uint32_t left_out;                     /* variables, or the entrypoint, that did not fit */
     uint32_t packages;
 };
 
@@ -44,9 +45,12 @@ struct message {
     } as;
 };
 
-/** Whether all that the parent uses of it is what it may be: texts ended and printable, numbers in range. A text's other
- *  characters are turned into '?' rather than refused. INVALID. */
+/** Whether all that the parent uses of it is what it may be: texts ended and printable, numbers in range. A text's
+ * other characters are turned into '?' rather than refused. INVALID. */
 bool message_check(struct message *message, struct error *err) MUST_USE;
+
+/** Ends the text, and makes '?' of control characters and of what is not UTF-8: they do things to a terminal. */
+void message_make_printable(char *text, size_t size);
 
 /** Sends it whole. Child's half: a parent that is gone ends the child. */
 void message_send(int channel, const struct message *message);

@@ -1,5 +1,5 @@
-/** packages_file.h - `packages.json` of a version: {"manager": "dpkg", "packages": [{name, version, architecture}]}. Written
- *  by us from checked messages, never by who parsed. */
+/** packages_file.h - `packages.json` of a version: {"manager": "dpkg", "packages": [{name, version, architecture}]}.
+ * Written by us from checked messages, never by who parsed. */
 #pragma once
 
 #include "sandboxd/templates/tool/message.h"

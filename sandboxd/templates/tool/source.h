@@ -15,8 +15,8 @@
 
 struct source;
 
-/** The tar in the regular file `fd`. A compressed one is written plain to `spool` (a regular file, empty) first, at most
- *  `bytes_max`. Borrows both. NULL: INVALID when it is no tar. */
+/** The tar in the regular file `fd`. A compressed one is written plain to `spool` (a regular file, empty) first, at
+ * most `bytes_max`. Borrows both. NULL: INVALID when it is no tar. */
 struct source *source_open_tar(int fd, int spool, uint64_t bytes_max, struct error *err) MUST_USE;
 /** The folder `fd`, borrowed; its members are the regular files below it, no link is followed. */
 struct source *source_open_folder(int fd) MUST_USE;

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@ struct walk {
     DIR *folders[TREE_DEPTH_MAX + 2];
     size_t depth;
     struct template_record *record;
+    struct tree_limits limits;
 };
 
 static void walk_done(struct walk *walk)
@@ -49,13 +51,17 @@ static bool look_at(struct walk *walk, int at, const char *name, struct error *e
         return tree_fail(err, "chmod", name);
     walk->record->files++;
     /* A file of several names counts once, roughly: by its share. */
-    walk->record->size_bytes += (uint64_t)status.st_blocks * DISK_BLOCK / (S_ISDIR(status.st_mode) ? 1 : status.st_nlink);
+    walk->record->size_bytes +=
+        (uint64_t)status.st_blocks * DISK_BLOCK / (S_ISDIR(status.st_mode) ? 1 : status.st_nlink);
+    if (walk->record->files > walk->limits.entries || walk->record->size_bytes > walk->limits.bytes)
+        return error_set(err, ERROR_TOO_LARGE, "it has more than %" PRIu64 " files or %" PRIu64 " MiB (--max-mb)",
+                         walk->limits.entries, walk->limits.bytes >> 20);
     return !S_ISDIR(status.st_mode) || enter(walk, at, name, err);
 }
 
 bool settle_survey(struct tree *tree, struct template_record *record, struct error *err)
 {
-    __attribute__((cleanup(walk_done))) struct walk walk = {.record = record};
+    __attribute__((cleanup(walk_done))) struct walk walk = {.record = record, .limits = tree->limits};
     record->size_bytes = 0;
     record->files = 0;
     if (!enter(&walk, tree->root, ".", err))

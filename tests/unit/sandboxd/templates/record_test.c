@@ -102,7 +102,8 @@ static void test_impossible(void)
     UNFIT("env", r.env[sizeof r.env - 1] = 'x');
     UNFIT("entrypoint", r.entrypoint[sizeof r.entrypoint - 1] = 'x');
     UNFIT("entrypoint", memset(r.entrypoint, 'x', sizeof r.entrypoint));
-    static const char *const PATHS[] = {"", "app", "/a/../b", "/..", "/./a", "//", "/a//b", "/a/", "/\n", "/\x7f"};
+    static const char *const PATHS[] = {"",      "app", "/a/../b", "/..",   "/./a",     "//",
+                                        "/a//b", "/a/", "/\n",     "/\x7f", "/\xc2\x9b"};
     for (size_t i = 0; i < sizeof PATHS / sizeof PATHS[0]; i++)
         UNFIT("workdir", memset(r.workdir, 0, sizeof r.workdir); strcpy(r.workdir, PATHS[i]));
     struct template_record fine = sample();
@@ -113,10 +114,14 @@ static void test_impossible(void)
 
 static void test_names(void)
 {
-    static const char *const GOOD[] = {"a", "base", "python-3.12", "a_b.c-d", "x-0123456789abcde",
-                                       "abcdefghijabcdefghijabcdefghijabcdefghij"};
-    static const char *const BAD[] = {"",      "A",        "1a",  ".a",  "-a",  "a/b",
-                                      "..",    "auto",     "snapshot", "a b", "a:b", "x-0123456789abcdef",
+    static const char *const GOOD[] = {
+        "a", "base", "python-3.12", "a_b.c-d", "x-0123456789abcde", "abcdefghijabcdefghijabcdefghijabcdefghij"};
+    static const char *const BAD[] = {"",          "A",
+                                      "1a",        ".a",
+                                      "-a",        "a/b",
+                                      "..",        "auto",
+                                      "snapshot",  "a b",
+                                      "a:b",       "x-0123456789abcdef",
                                       "a\xc3\xa4", "abcdefghijabcdefghijabcdefghijabcdefghijk"};
     for (size_t i = 0; i < sizeof GOOD / sizeof GOOD[0]; i++)
         CHECK(template_is_name(GOOD[i]));

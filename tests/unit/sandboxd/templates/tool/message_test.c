@@ -16,7 +16,7 @@ static struct message result(void)
     return message;
 }
 
-#define REFUSED(sample, ...)                                                                                          \
+#define REFUSED(sample, ...)                                                                                           \
     do {                                                                                                               \
         struct message m = (sample);                                                                                   \
         struct error err = {0};                                                                                        \

@@ -1,4 +1,5 @@
-/* The tree: names that leave it are refused, links in it mean what they mean to who has it as /, whatever lies around. */
+/* The tree: names that leave it are refused, links in it mean what they mean to who has it as /, whatever lies around.
+ */
 #include "sandboxd/templates/tool/tree.h"
 
 #include "sandboxd/templates/tool/inodes.h"
@@ -15,9 +16,8 @@ static char above[] = "/tmp/parley-tree-XXXXXX";
 
 static void test_paths(void)
 {
-    static const char *const GOOD[][2] = {{"a", "a"},       {"./a", "a"}, {"a/", "a"}, {"a//b/./c", "a/b/c"},
-                                          {".", ""},        {"./", ""},   {"..a", "..a"}, {"a..", "a.."},
-                                          {"...", "..."}};
+    static const char *const GOOD[][2] = {{"a", "a"}, {"./a", "a"},   {"a/", "a"},    {"a//b/./c", "a/b/c"}, {".", ""},
+                                          {"./", ""}, {"..a", "..a"}, {"a..", "a.."}, {"...", "..."}};
     static const char *const BAD[] = {"", "/", "/a", "..", "../a", "a/..", "a/../b", "./..", "a//..//b"};
     struct error err = {0};
     char path[TREE_PATH_BYTES] = "untouched";
