@@ -33,8 +33,9 @@ static void print_made(const json_t *reply)
     AUTO_FREE char *storage = cli_member(snapshot, "storage");
     json_int_t running = json_integer_value(json_object_get(json_object_get(reply, "processes"), "running"));
     printf("%s\n", id);
-    fprintf(stderr, "parley: snapshot %s%s%s of %s on %s\n", id, strcmp(name, "-") == 0 ? "" : ", ",
-            strcmp(name, "-") == 0 ? "" : name, size, storage);
+    bool has_name = json_is_string(json_object_get(snapshot, "name"));
+    fprintf(stderr, "parley: snapshot %s%s%s%s, %s on %s\n", id, has_name ? " (" : "", has_name ? name : "",
+            has_name ? ")" : "", size, storage);
     if (running > 0)
         fprintf(stderr, "parley: %lld running command%s not part of it\n", (long long)running,
                 running == 1 ? " is" : "s are");

@@ -1,6 +1,6 @@
 """The CLI's commands on storage and limits: snapshot, snapshots, restore, fork, pause, resume, limits, volumes, templates,
-top, and how run says what a new sandbox shall be like. What they ask and print, against
-a stand-in."""
+top, and how run says what a new sandbox shall be like. First what they ask and
+print, against a stand-in; then that they do it, against a deployment."""
 import json
 import os
 import shutil
@@ -9,9 +9,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+from parley_testing import Deployment, needs_root  # noqa: E402
 from parley_testing.deployment import BIN  # noqa: E402
 from parley_testing.fake import Fake, Refusal, client_environment  # noqa: E402
 
@@ -441,6 +443,172 @@ class Words(unittest.TestCase):
                               (("pause", "--json", "x", "y"), 1), (("limits", "--json", "x"), 1), (("volumes", "--json", "y"), 2),
                               (("snapshots", "--json", "rm"), 2), (("top", "--json", "x"), 1)):
             self.assertIn("code", json.loads(self.cli(*words, expect=status).stdout)["error"])
+
+
+class Keeping:
+    """What snapshots do to a deployment, whatever it keeps its files in."""
+    STORAGE, SETTINGS = "auto", {}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.deployment = Deployment(start=False)
+        cls.addClassCleanup(cls.deployment.close)
+        cls.shared = os.path.join(cls.deployment.folder, "shared")
+        os.makedirs(cls.shared + "/below")
+        os.makedirs(cls.deployment.state)
+        with open(cls.deployment.state + "/config.json", "w") as config:
+            json.dump({"storage": cls.STORAGE, **cls.SETTINGS, "volume_hosts": cls.shared}, config)
+        cls.deployment.up()
+
+    def cli(self, *arguments, expect=0, **more):
+        done = self.deployment.cli(*arguments, **more)
+        self.assertEqual(done.returncode, expect, done.stdout + done.stderr + self.deployment.logs())
+        return done
+
+    def run_in(self, thread, *command, expect=0, options=()):
+        return self.cli("run", "-n", "--thread", thread, *options, "--", *command, expect=expect).stdout
+
+    def sandbox_of(self, thread):
+        return self.deployment.request("GET", f"/threads/{thread}/sandbox").json["sandbox"]["id"]
+
+    # ---- snapshots ----
+
+    def test_a_snapshot_outlives_its_sandbox_and_restores_it_as_it_was(self):
+        self.run_in("snap", "sh", "-c", "echo kept >a; mkdir d; ln -s ../a d/l; chmod 751 d; head -c 3000000 /dev/urandom >big")
+        before = self.run_in("snap", "sh", "-c", "sha256sum a big; stat -c '%n %a %s %Y' a d big; readlink d/l")
+        self.cli("run", "-d", "-n", "--thread", "snap", "--", "sleep", "1000")
+        value = json.loads(self.cli("snapshot", "--thread", "snap", "--name", "whole", "--json").stdout)
+        self.assertEqual(value["processes"], {"running": 1, "included": False})
+        self.run_in("snap", "rm", "a")
+        self.cli("rm", "--thread", "snap")
+        self.assertIn("whole", self.cli("snapshots").stdout)
+        self.cli("restore", "whole", "--thread", "snap-again")
+        self.assertEqual(self.run_in("snap-again", "sh", "-c", "sha256sum a big; stat -c '%n %a %s %Y' a d big; readlink d/l"),
+                         before)
+        self.assertEqual(self.cli("restore", "whole", "--thread", "snap-again", expect=1).stdout, "")
+        self.assertIn("name", self.cli("snapshot", "--thread", "snap-again", "--name", "whole", expect=1).stderr)
+        self.cli("snapshots", "rm", "whole")
+        self.assertNotIn("whole", self.cli("snapshots").stdout)
+        self.cli("restore", "whole", "--thread", "snap-third", expect=1)
+        self.assertEqual(self.run_in("snap-again", "cat", "a"), "kept\n", "it lives on")
+
+    def test_a_snapshot_is_taken_in_the_midst_of_writing(self):
+        """Every line of the log is whole, and those in the snapshot are its first ones."""
+        self.cli("run", "-d", "-n", "--thread", "busy", "--", "sh", "-c",
+                 "i=0; while :; do i=$((i+1)); echo $i >>log; done")
+        while int(self.run_in("busy", "sh", "-c", "wc -l <log || echo 0")) < 1000:
+            pass
+        snapshot = self.cli("snapshot", "--thread", "busy").stdout.strip()
+        self.cli("restore", snapshot, "--thread", "busy-then")
+        numbers = [int(line) for line in self.run_in("busy-then", "cat", "log").splitlines()]
+        self.assertGreaterEqual(len(numbers), 1000)
+        self.assertEqual(numbers, list(range(1, len(numbers) + 1)))
+        first = int(self.run_in("busy", "sh", "-c", "wc -l <log"))
+        while int(self.run_in("busy", "sh", "-c", "wc -l <log")) <= first:
+            pass  # it was let go on
+        self.cli("snapshots", "rm", snapshot)
+        for thread in ("busy", "busy-then"):
+            self.cli("rm", "--thread", thread)
+
+    def test_forks_are_alike_and_then_apart(self):
+        self.run_in("root", "sh", "-c", "echo seed >seed")
+        value = json.loads(self.cli("fork", "--thread", "root", "--count", "4", "--json").stdout)
+        threads = [one["thread"] for one in value["made"]]
+        self.assertEqual((len(set(threads)), value["failed"], value["kept"]), (4, [], False))
+        self.assertEqual(len({one["sandbox"] for one in value["made"]}), 4)
+        for thread in threads:
+            self.run_in(thread, "sh", "-c", f"cat seed >mine; echo {thread} >>mine")
+        for thread in threads:
+            self.assertEqual(self.run_in(thread, "cat", "mine"), f"seed\n{thread}\n")
+        self.assertNotIn("mine", self.run_in("root", "ls"))
+        self.assertNotIn(value["snapshot"], self.cli("snapshots").stdout)
+        self.cli("fork", "--thread", "root", "--threads", threads[0] + ",apart", "--keep", "--name", "of-root", expect=1)
+        self.assertEqual(self.run_in("apart", "cat", "seed"), "seed\n")
+        self.cli("snapshots", "rm", "of-root")
+        for thread in threads + ["apart"]:
+            self.cli("rm", "--thread", thread)
+
+    def test_a_capability_with_that_scope_takes_one_and_no_other(self):
+        self.run_in("holder", "true")
+        token = self.cli("token", "--thread", "holder", "--raw").stdout.strip()
+        scopes = json.loads(self.cli("token", "--thread", "holder").stdout)["scope"].split()
+        if "snapshot" in scopes:
+            done = self.cli("snapshot", "--token", "-", "--name", "by-holder", input=token)
+            self.cli("snapshots", "rm", done.stdout.strip())
+        narrowed = self.cli("token", "--token", "-", "--attenuate", "process", input=token).stdout
+        self.assertIn("snapshot", self.cli("snapshot", "--token", "-", expect=1, input=narrowed).stderr)
+
+    def test_the_storage_is_told(self):
+        self.run_in("told", "true")
+        row = next(line for line in self.cli("ls").stdout.splitlines() if self.sandbox_of("told") in line)
+        self.assertRegex(row, "btrfs|tmpfs|folder" if self.STORAGE == "auto" else self.STORAGE)
+
+
+@needs_root
+class DeedsOnTmpfs(Keeping, unittest.TestCase):
+    STORAGE = "tmpfs"
+
+
+@needs_root
+class DeedsOnFolder(Keeping, unittest.TestCase):
+    STORAGE = "folder"
+
+
+@needs_root
+class Deeds(Keeping, unittest.TestCase):
+    """With what the host has, and all else they do."""
+
+    # ---- pause, limits ----
+
+    def test_nothing_runs_while_it_is_paused_and_use_wakes_it(self):
+        self.cli("run", "-d", "-n", "--thread", "still", "--", "sh", "-c", "while :; do date +%s.%N >>ticks; sleep 0.05; done")
+        while int(self.run_in("still", "sh", "-c", "wc -l <ticks || echo 0")) < 3:
+            pass
+        name = json.loads(self.cli("pause", "--thread", "still", "--json").stdout)[0]["name"]
+        self.assertRegex(self.cli("ls").stdout, f"{name} .*paused")
+        self.assertTrue(json.loads(self.cli("top", name, "--json").stdout)["paused"])
+        used = json.loads(self.cli("top", name, "--json").stdout)["cpu"]["used_ms"]
+        time.sleep(1)
+        self.cli("ps", "--thread", "still")
+        after = json.loads(self.cli("top", name, "--json").stdout)
+        self.assertEqual((after["paused"], after["cpu"]["used_ms"]), (True, used))
+        count = len(self.run_in("still", "cat", "ticks").splitlines())
+        ticks = []
+        while len(ticks) < count + 2:  # it goes on, and has a gap
+            ticks = [float(line) for line in self.run_in("still", "cat", "ticks").splitlines()]
+        self.assertGreater(max(b - a for a, b in zip(ticks, ticks[1:])), 0.9)
+        self.assertFalse(json.loads(self.cli("top", name, "--json").stdout)["paused"])
+        self.cli("pause", name)
+        self.assertIn("active", self.cli("resume", name).stdout)
+        self.cli("pause", name)
+        self.cli("rm", name)
+
+    def test_limits_hold_and_are_changed_while_it_runs(self):
+        self.run_in("small", "true", options=("--memory", "64m", "--pids", "32", "--cpu", "0.5"))
+        name = self.sandbox_of("small")
+        said = self.cli("limits", name).stdout
+        for words in ("64.0 MiB", "32", "0.5"):
+            self.assertIn(words, said)
+        take = ("python3", "-c", "b = bytearray(150 << 20); print(len(b))")
+        self.assertNotEqual(self.cli("run", "-n", "--thread", "small", "--", *take, expect=137).stdout, str(150 << 20))
+        self.cli("limits", name, "--memory", "256m", "--pids", "64")
+        self.assertEqual(self.run_in("small", *take), f"{150 << 20}\n")
+        value = json.loads(self.cli("top", name, "--json").stdout)
+        self.assertEqual((value["memory"]["limit_bytes"], value["pids"]["limit"]), (256 << 20, 64))
+        self.assertIn("parley limits", self.cli("run", "-n", "--thread", "small", "--memory", "64m", "--", "true",
+                                                expect=125).stderr)
+
+    # ---- volumes, templates, root ----
+
+    def test_templates_are_listed_and_root_is_refused_unless_allowed(self):
+        self.assertIn("base", self.cli("templates").stdout)
+        self.cli("run", "-n", "--thread", "none", "--template", "not-there", "--", "true", expect=125)
+        self.assertIn("root", self.cli("run", "-n", "--thread", "plain", "--user", "root", "--", "true", expect=125).stderr)
+
+    def test_doctor_tells_the_storage(self):
+        layers = json.loads(self.deployment.cli("doctor", "--json").stdout)
+        self.assertEqual(len([one for one in layers if one["name"] == "storage"]), 1, layers)
+
 
 
 if __name__ == "__main__":
