@@ -192,7 +192,8 @@ class CliFiles(unittest.TestCase):
     def test_cp_to_a_full_disk(self):
         path = self.folder + "/large"
         with open(path, "wb") as file:
-            file.truncate(900 << 20)
+            file.truncate(300 << 20)
+        self.cli("run", "--disk", "200m", "--", "true")
         done = self.cli("cp", path, ":large", ok=False)
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, "(?i)full|space")
@@ -391,7 +392,7 @@ class CliFiles(unittest.TestCase):
         return self.deployment.cli("completion", "words", *words).stdout.split("\n")[:-1]
 
     def test_completion(self):
-        self.assertEqual(self.words("s"), ["shell", "sync"])
+        self.assertEqual(self.words("s"), ["shell", "sync", "snapshot", "snapshots"])
         self.assertIn("--delete", self.words("sync", "--d"))
         self.assertIn("-r", self.words("cp", "-"))
         environment = self.deployment.environment
