@@ -26,6 +26,8 @@ static const char *action_of(const struct http_request *request)
         return text_equal(method, "POST") ? "node.change" : "read";
     if (text_starts_with(path, "/snapshots"))
         return text_equal(method, "DELETE") ? "snapshot.delete" : "read";
+    if (text_starts_with(path, "/volumes"))
+        return text_equal(method, "DELETE") ? "volume.delete" : "read";
     if (text_equal(strrchr(path, '/'), "/snapshots"))
         return "snapshot.create";
     if (text_equal(method, "PATCH"))
@@ -172,8 +174,8 @@ const struct http_route *plane_routes(size_t *count)
 {
     static struct http_route rows[ROUTES_MAX];
     const struct plane_rows dialects[] = {threads_rows(), sandboxes_rows(),   changes_rows(), snapshots_rows(),
-                                          node_rows(),    admin_rows(),       revocations_rows(), nodes_rows(),
-                                          audit_rows()};
+                                          volumes_rows(), node_rows(),        admin_rows(),   revocations_rows(),
+                                          nodes_rows(),   audit_rows()};
     *count = 0;
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
         if (*count + dialects[i].count > ROUTES_MAX)

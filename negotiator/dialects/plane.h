@@ -60,6 +60,7 @@ struct plane_rows threads_rows(void);
 struct plane_rows sandboxes_rows(void);
 struct plane_rows changes_rows(void);
 struct plane_rows snapshots_rows(void);
+struct plane_rows volumes_rows(void);
 struct plane_rows node_rows(void);
 struct plane_rows admin_rows(void);
 struct plane_rows revocations_rows(void);

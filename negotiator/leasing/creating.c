@@ -1,6 +1,7 @@
 /* creating.c - a negotiation that finds nothing to attach to: a new sandbox, its name and its place. */
 #include "negotiator/leasing/families.h"
 #include "negotiator/leasing/keeping/snapshot.h"
+#include "negotiator/leasing/keeping/volumes.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/naming.h"
 #include "shared/base/text.h"
@@ -95,8 +96,9 @@ static bool place(const struct work *work, struct negotiation *n)
     if (n->placed[0] == '\0' &&
         !nodes->place(nodes->context, &where, n->placed, &n->placed_epoch, &n->refusal)) {
         n->placed[0] = '\0';
-        if (n->sandbox.snapshot[0])
-            (void)error_prefix(&n->refusal, "snapshot %s lies on one node", n->wanted.snapshot);
+        if (node[0])
+            (void)error_prefix(&n->refusal, "%s%s lies on one node", n->sandbox.snapshot[0] ? "snapshot " : "its volume",
+                               n->wanted.snapshot);
         return false;
     }
     memcpy(n->sandbox.node, n->placed, sizeof n->sandbox.node);
@@ -108,11 +110,9 @@ bool creating_decide(struct work *work, struct negotiation *n, uint64_t stale, s
 {
     struct sandbox *sandbox = &n->sandbox;
     sandbox_done(sandbox);
-    if (json_array_size(n->wanted.volumes) > 0)
-        return error_set(&n->refusal, ERROR_INVALID, "volumes are not served yet");
     if (!fill_sandbox(work, n))
         return error_set(work->err, ERROR_INTERNAL, "a sandbox's row does not fit");
-    if (!begin_with(work, n) || !name_it(work, n) || !place(work, n)) {
+    if (!begin_with(work, n) || !volumes_place(work, sandbox, &n->refusal) || !name_it(work, n) || !place(work, n)) {
         sandbox_done(sandbox); /* its id never was */
         return false;
     }
@@ -125,6 +125,6 @@ bool creating_decide(struct work *work, struct negotiation *n, uint64_t stale, s
     store_take_name(work, sandbox);
     store_own(work, sandbox);
     store_watch(work, sandbox, work->now + ENDING_DESTROY_AGAIN_MS);
-    return negotiate_remember(work, n, once);
+    return volumes_take(work, sandbox) && negotiate_remember(work, n, once);
 }
 

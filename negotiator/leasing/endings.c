@@ -1,3 +1,4 @@
+#include "negotiator/leasing/keeping/volumes.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "shared/base/text.h"
 
@@ -64,6 +65,7 @@ bool ending_finish(struct work *work, struct sandbox *sandbox, enum sandbox_stat
     sandbox->state_since = sandbox->ended_at = work->now;
     if (!was_told_to)
         ending_set_reason(sandbox, reason);
+    volumes_release(work, sandbox);
     store_put_sandbox(work, sandbox);
     store_unwatch(work, sandbox);
     char row[64];

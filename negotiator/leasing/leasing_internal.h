@@ -28,6 +28,7 @@ struct changes {
 };
 
 struct keeping;
+struct volumes_question;
 
 #define LEASING_POLICY_TEXTS 3
 
@@ -49,6 +50,7 @@ struct leasing {
     struct reaper reaper;            /* ledger thread */
     struct changes changes;          /* ledger thread */
     struct keeping *taken;           /* snapshots that are under way; ledger thread (keeping/) */
+    struct volumes_question *dropped_volumes; /* volumes that are being deleted; ledger thread (keeping/) */
 };
 
 /** A working set for one run; its change is the caller's to free. */

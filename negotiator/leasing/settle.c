@@ -1,3 +1,4 @@
+#include "negotiator/leasing/keeping/volumes.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -17,6 +18,7 @@ struct settling {
     /* Set anew by each run of the rule. */
     struct error outcome;   /* what those who wait are told; ERROR_NONE: it is active */
     struct sandbox destroy; /* set when the node must take it down again */
+    json_t *unmade;         /* owned: volumes that were to be made with it, or NULL */
 };
 
 static const json_int_t MIB = 1024 * 1024;
@@ -25,6 +27,7 @@ enum { DESTROY_REASON_BYTES = 63 }; /* of `destroy` (shared/node_protocol/DESIGN
 static void settling_free(struct settling *settling)
 {
     sandbox_done(&settling->destroy);
+    json_decref(settling->unmade);
     free(settling);
 }
 
@@ -124,7 +127,8 @@ static bool settle_failed(struct work *work, struct settling *settling, struct s
     settling->outcome = settling->failure;
     if (!text_format(reason, sizeof reason, "failed: %.180s", settling->failure.message))
         return error_set(work->err, ERROR_INTERNAL, "a reason does not fit");
-    if (!ending_finish(work, sandbox, SANDBOX_FAILED, reason))
+    if (!volumes_unmake(work, sandbox, &settling->unmade) ||
+        !ending_finish(work, sandbox, SANDBOX_FAILED, reason))
         return false;
     settling->destroy = sandbox_brief(sandbox); /* the node may have made it and only its answer was lost */
     struct negotiation *creator = creator_of(settling);
@@ -163,6 +167,8 @@ static bool settle_active(struct work *work, struct settling *settling, struct s
     if (settling->disk_mb > 0)
         sandbox->resources.disk_mb = settling->disk_mb;
     store_put_sandbox(work, sandbox);
+    if (!volumes_made(work, sandbox))
+        return false;
     struct negotiation *creator = creator_of(settling);
     if (creator && !read_lease_again(work, creator))
         return false;
@@ -188,6 +194,8 @@ static enum kv_outcome settle_rule(struct kv *kv, void *argument, struct error *
     struct work work = work_begin(settling->leasing, kv, change, err);
     settling->outcome = (struct error){0};
     sandbox_done(&settling->destroy);
+    json_decref(settling->unmade);
+    settling->unmade = NULL;
     AUTO_SANDBOX other = {0};
     struct negotiation *creator = creator_of(settling);
     struct sandbox *sandbox = creator ? &creator->sandbox : &other;
@@ -265,5 +273,7 @@ static void settle_done(void *argument, const struct error *err)
     settle_tell(leasing, settling->id, outcome);
     if (err->kind == ERROR_NONE && settling->destroy.id[0])
         settle_destroy(leasing, &settling->destroy);
+    if (err->kind == ERROR_NONE)
+        volumes_tell(leasing, &settling->destroy, settling->unmade);
     settling_free(settling);
 }

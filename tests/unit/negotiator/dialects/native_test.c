@@ -328,6 +328,27 @@ static void snapshots(void)
     CHECK(dropped.status == 204 && gone.status == 404 && wrong.status == 404 && query.status == 400);
 }
 
+static void volumes(void)
+{
+    AUTO_ANSWER made = as(stage.ada, "POST", "/threads/vol/sandbox",
+                          "{\"volumes\":[{\"name\":\"cache\",\"path\":\"/data\",\"size_mb\":5},"
+                          "{\"host\":\"/srv\",\"path\":\"/srv\",\"read_only\":true,\"sub_path\":\"a/b\"}]}");
+    CHECK(made.status == 201);
+    AUTO_ANSWER shown = as(stage.ada, "GET", "/threads/vol/sandbox", ""), list = as(stage.viewer, "GET", "/volumes", "");
+    const json_t *told_volumes = json_object_get(json_object_get(shown.json, "sandbox"), "volumes");
+    json_t *expected = json_pack("[{s:s, s:s, s:b, s:i}, {s:s, s:s, s:s, s:b}]", "name", "cache", "path", "/data",
+                                 "read_only", 0, "size_mb", 5, "host", "/srv", "path", "/srv", "sub_path", "a/b",
+                                 "read_only", 1);
+    CHECK(json_equal(told_volumes, expected));
+    json_decref(expected);
+    const json_t *first = json_array_get(json_object_get(list.json, "volumes"), 0);
+    CHECK(list.status == 200 && json_integer_value(json_object_get(first, "size_bytes")) == 5 * 1024 * 1024);
+    CHECK_TEXT(json_string_value(json_array_get(json_object_get(first, "sandboxes"), 0)), told(&made, "sandbox.id"));
+    AUTO_ANSWER used = as(stage.ada, "DELETE", "/volumes/cache", ""), odd = as(stage.ada, "DELETE", "/volumes/A", "");
+    AUTO_ANSWER viewer = as(stage.viewer, "DELETE", "/volumes/cache", "");
+    CHECK(used.status == 409 && odd.status == 404 && viewer.status == 403);
+}
+
 /* Placed is what a node has; what it has it says. */
 static void templates(void)
 {
@@ -511,6 +532,7 @@ int main(void)
     ends();
     changes();
     snapshots();
+    volumes();
     templates();
     refusals_are_recorded();
     not_ready_with_a_full_ledger();

@@ -1,0 +1,104 @@
+/* volumes.c - the native dialect's named volumes: which there are, and that one goes (protocol.md, 2). */
+#include "negotiator/dialects/errand.h"
+#include "negotiator/dialects/shown.h"
+#include "negotiator/dialects/waiting.h"
+#include "negotiator/leasing/keeping/volumes.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <stdlib.h>
+
+static const json_int_t MIB = 1024 * 1024;
+
+struct inquiry {
+    struct errand errand;
+    struct volumes_question *question; /* owned; the rules' until they answer */
+};
+
+static json_t *shown_volume(const struct volume *volume)
+{
+    json_t *json = json_pack("{s:s, s:s, s:o, s:O}", "name", volume->name, "node", volume->node, "created_at",
+                             shown_time(volume->created_at), "sandboxes", volume->used_by);
+    if (volume->size_mb > 0) /* else what its node gives */
+        json_object_set_new(json, "size_bytes", json_integer(volume->size_mb * MIB));
+    return json;
+}
+
+static void print(struct http_request *request, struct errand *errand)
+{
+    const struct volumes_question *q = ((struct inquiry *)errand)->question;
+    if (q->refusal.kind != ERROR_NONE) {
+        waiting_refuse(request, &q->refusal);
+        return;
+    }
+    if (q->verb == VOLUMES_DROP) {
+        http_reply_empty(request, 204);
+        return;
+    }
+    json_t *list = json_array();
+    for (size_t i = 0; i < q->count; i++)
+        json_array_append_new(list, shown_volume(&q->list[i]));
+    http_reply_json(request, 200, json_pack("{s:o}", "volumes", list));
+}
+
+static void free_inquiry(struct errand *errand)
+{
+    struct inquiry *inquiry = (struct inquiry *)errand;
+    volumes_question_free(inquiry->question);
+    free(inquiry);
+}
+
+static void answered(void *cookie, struct volumes_question *question)
+{
+    struct inquiry *inquiry = cookie;
+    inquiry->question = question;
+    errand_return(&inquiry->errand);
+}
+
+static bool read_name(struct volumes_question *q, const char *name, struct error *err)
+{
+    return (wanted_is_volume(name) && text_copy(q->name, sizeof q->name, name)) ||
+           error_set(err, ERROR_NOT_FOUND, "no such volume; a name is 1 to %d of a-z0-9-", WANTED_VOLUME_BYTES - 1);
+}
+
+static void ask(struct http_request *request, enum volumes_verb verb)
+{
+    struct error err = {0};
+    struct inquiry *inquiry = memory_new(sizeof *inquiry);
+    errand_begin(&inquiry->errand, request);
+    inquiry->errand.print = print;
+    inquiry->errand.free = free_inquiry;
+    struct volumes_question *q = inquiry->question = volumes_question_new();
+    q->verb = verb;
+    q->answered = answered;
+    q->cookie = inquiry;
+    if (plane_caller(request, &q->caller, &err) &&
+        (verb == VOLUMES_LIST || read_name(q, http_request_parameter(request, "volume"), &err))) {
+        leasing_ask_volumes(plane_of(request)->leasing, q);
+        return;
+    }
+    free_inquiry(&inquiry->errand);
+    if (verb == VOLUMES_DROP)
+        plane_refuse(request, &err);
+    else
+        http_reply_error(request, &err);
+}
+
+static void list(struct http_request *request)
+{
+    ask(request, VOLUMES_LIST);
+}
+
+static void drop(struct http_request *request)
+{
+    ask(request, VOLUMES_DROP);
+}
+
+struct plane_rows volumes_rows(void)
+{
+    static const struct http_route ROWS[] = {
+        {"GET", "/volumes", HTTP_BEARER | HTTP_API_KEY, "viewer", 0, list},
+        {"DELETE", "/volumes/{volume}", HTTP_BEARER | HTTP_API_KEY, "user", 0, drop},
+    };
+    return (struct plane_rows){ROWS, sizeof ROWS / sizeof *ROWS};
+}
