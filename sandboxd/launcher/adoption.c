@@ -39,9 +39,9 @@ static void adopt_template(struct sandboxes *all, struct sandbox *sandbox)
                  record->slot, why.message);
 }
 
-static struct sandbox *add(struct sandboxes *all, uint32_t slot)
+static struct sandbox *add(struct sandboxes *all, uint32_t slot, bool is_pool)
 {
-    struct sandbox *sandbox = sandbox_new(all, false);
+    struct sandbox *sandbox = sandbox_new(all, is_pool);
     sandbox_place(all, sandbox, slot);
     return sandbox;
 }
@@ -69,7 +69,8 @@ static bool take_up(struct sandboxes *all, uint32_t slot, struct error *err)
     struct error why = {0};
     struct record record = {0};
     bool known = record_read(all->house.record_folder, slot, &record, &why);
-    struct sandbox *sandbox = add(all, slot);
+    bool is_pool = known && !record.id[0]; /* warm ones end with their launcher: nothing to tell of */
+    struct sandbox *sandbox = add(all, slot, is_pool);
     if (known) {
         sandbox->record = record;
         if (adopt(all, sandbox, &why)) {
@@ -84,8 +85,9 @@ static bool take_up(struct sandboxes *all, uint32_t slot, struct error *err)
         if (record.state != RECORD_LIVE)
             sandbox_forget(sandbox);
     }
-    log_warn("launcher", "remains of a sandbox are removed sandbox=%s slot=%" PRIu32 ": %s",
-             sandbox->record.id[0] ? sandbox->record.id : "unknown", slot, why.message);
+    log_write(is_pool ? LOG_DEBUG : LOG_WARN, "launcher",
+              "remains of a sandbox are removed sandbox=%s slot=%" PRIu32 ": %s",
+              sandbox->record.id[0] ? sandbox->record.id : "unknown", slot, why.message);
     sandbox_find_reason(sandbox);
     sandboxes_end(all, sandbox, "crashed");
     return true;
@@ -97,7 +99,7 @@ static void take_up_orphans(struct sandboxes *all, const uint32_t *slots, size_t
         if (slots[i] >= SLOTS_COUNT || all->by_slot[slots[i]])
             continue;
         log_warn("launcher", "a %s without a record is removed slot=%" PRIu32, what, slots[i]);
-        sandboxes_end(all, add(all, slots[i]), "crashed");
+        sandboxes_end(all, add(all, slots[i], false), "crashed");
     }
 }
 

@@ -1,5 +1,6 @@
 #include "sandboxd/launcher/enrol.h"
 
+#include "sandboxd/launcher/house.h"
 #include "sandboxd/launcher/identity.h"
 #include "shared/base/config.h"
 #include "shared/base/fd.h"
@@ -14,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -89,19 +89,6 @@ static bool read_token(struct join_token *token, const char *file, struct error 
 }
 
 /* --- the folder and the pair --- */
-
-/* The launcher's own lock: it holds the identity of before in memory. */
-static bool take_lock(const char *folder, int *lock, struct error *err)
-{
-    AUTO_FREE char *path = memory_printf("%s/lock", folder);
-    AUTO_FD int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "open %s", path);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        return error_set(err, ERROR_CONFLICT, "parley-sandboxd runs on %s: stop it first", folder);
-    *lock = TAKE_FD(fd);
-    return true;
-}
 
 static bool read_pair(struct enrol_pair *pair, const char *path)
 {
@@ -184,7 +171,7 @@ static bool enrol(struct enrolment *enrolment, struct error *err)
         return error_set(err, ERROR_INVALID, "negotiator_url must begin with http:// or https://");
     if (!read_token(&enrolment->token, settings->join_token_file, err) ||
         !fd_make_folders(settings->state, 0711, err) || !fd_make_folders(enrolment->folder, 0711, err) ||
-        !take_lock(enrolment->folder, &lock, err) || !get_pair(enrolment, err) || !ask(enrolment, err) ||
+        !house_lock(enrolment->folder, &lock, err) || !get_pair(enrolment, err) || !ask(enrolment, err) ||
         !identity_write(&enrolment->identity, enrolment->node_file, err))
         return false;
     unlink(enrolment->pair_file);

@@ -9,7 +9,6 @@
 #include <linux/sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -58,18 +57,21 @@ static bool make_folders(struct house *house, const struct settings *settings, s
            make_folder(house->snapshot_records, 0700, err) && make_folder(house->run, 0711, err);
 }
 
-static bool take_lock(struct house *house, struct error *err)
+/* A record lock (fcntl(2)) is this process's alone. One of flock(2) would be its children's, too: a birth or a job that
+ * outlives a killed launcher for a moment would keep the next one away. */
+bool house_lock(const char *folder, int *lock, struct error *err)
 {
-    AUTO_FREE char *path = memory_printf("%s/lock", house->folder);
+    AUTO_FREE char *path = memory_printf("%s/lock", folder);
     AUTO_FD int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return error_set_errno(err, ERROR_INTERNAL, "open %s", path);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_SETLK, &all) < 0 && (errno == EAGAIN || errno == EACCES))
         return error_set(err, ERROR_CONFLICT, "another parley-sandboxd runs on %s: stop it, or give --state DIR",
-                         house->state);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+                         folder);
+    if (fcntl(fd, F_SETLK, &all) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "lock %s", path);
-    house->lock = TAKE_FD(fd);
+    *lock = TAKE_FD(fd);
     return true;
 }
 
@@ -142,8 +144,8 @@ static bool open_house(struct house *house, const struct settings *settings, str
     raise_descriptor_limit();
     confine_find_user(settings->front_user, (uid_t)settings->front_uid, &house->front_uid, &house->front_gid);
     return attachments_check_hosts(settings->volume_hosts, err) && make_folders(house, settings, err) &&
-           take_lock(house, err) && read_init_program(house, settings, err) && leave_mount_namespace(err) &&
-           isolation_namespaces.start(house->state, err) &&
+           house_lock(house->folder, &house->lock, err) && read_init_program(house, settings, err) &&
+           leave_mount_namespace(err) && isolation_namespaces.start(house->state, err) &&
            slots_start(&house->slots, SLOTS_FOLDER, house->state, "/etc", err) && open_stores(house, settings, err);
 }
 

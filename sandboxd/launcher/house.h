@@ -24,6 +24,9 @@ struct house {
     struct catalog catalog;
 };
 
+/** Locks STATE/sandboxd for this process, until *lock is closed. ERROR_CONFLICT when another has it. */
+bool house_lock(const char *folder, int *lock, struct error *err) MUST_USE;
+
 /** Makes the folders, takes the lock, leaves the host's mount namespace, starts the backend, opens storage, snapshots
  * and templates, reads parley-init. ERROR_CONFLICT when another launcher has the lock; ERROR_FORBIDDEN when not root.
  */

@@ -11,7 +11,7 @@ Record = namedtuple("Record", "slot state init id")
 def newest(data):
     """A file holds one record or two; the second counts when it was written a turn after the first."""
     half = len(data) // 2
-    if len(data) % 2 or data[:4] != data[half:half + 4] or (data[-15] - data[half - 15]) % 256 != 1:
+    if len(data) < 256 or len(data) % 2 or data[:4] != data[half:half + 4] or (data[-15] - data[half - 15]) % 256 != 1:
         return data
     return data[half:]
 
