@@ -119,6 +119,9 @@ class Hostile(unittest.TestCase):
                   "GNU.sparse.realsize": str(1 << 60)}
         body = b"1\n%d\n1\n" % ((1 << 60) - 1)
         self.store.refuse(docker([tar(entry("hole", body.ljust(512, b"\0") + b"x", pax=sparse))]))
+        behind = images.Oci()
+        behind.index(behind.image([tar(entry("f", "x")) + b"\0" * (200 << 20)], packed=gzip.compress))
+        self.assertIn("MiB", self.store.refuse(behind.tar(), "--max-mb", "8", "--max-entries", "100"))
         whole = gzip.compress(b"\0" * (200 << 20))
         self.assertIn("MiB", self.store.refuse(whole, "--max-mb", "8", "--max-entries", "100"))
         self.nothing_is_left()
@@ -153,6 +156,8 @@ class Hostile(unittest.TestCase):
         self.assertIn("layer 1 of 1", self.store.refuse(oci.tar()))
         oci.files[blob] = good[:-9]
         self.assertIn("layer 1 of 1", self.store.refuse(oci.tar()))
+        oci.files[blob] = gzip.compress(layer, mtime=1)  # as long, and the same unpacked
+        self.assertIn("the manifest says", self.store.refuse(oci.tar()))
         oci.files[blob] = good
         self.store.take(oci.tar())
         self.assertEqual(self.store.run("rm", "made").returncode, 0)
