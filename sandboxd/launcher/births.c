@@ -42,6 +42,21 @@ static bool watch(const struct sandboxes *all, enum sandbox_event event, const s
     return all->house.watch.add(all->house.watch.context, event, sandbox->record.slot, fd, err);
 }
 
+static bool become(struct sandboxes *all, struct sandbox *sandbox, struct error *err);
+
+/* Whose it is to be is known already: it is told what it becomes before it asks. Where that cannot be said yet it is
+ * told when it is warm. */
+static bool become_at_once(struct sandboxes *all, struct sandbox *sandbox, struct error *err)
+{
+    struct error why = {0};
+    if (become(all, sandbox, &why))
+        return true;
+    sandbox_enter(all, sandbox, SANDBOX_BORN);
+    if (err && why.kind != ERROR_STARTING)
+        *err = why;
+    return why.kind == ERROR_STARTING;
+}
+
 static bool begin(struct sandboxes *all, struct sandbox *sandbox, struct error *err)
 {
     const struct sandboxes_house *house = &all->house;
@@ -65,7 +80,8 @@ static bool begin(struct sandboxes *all, struct sandbox *sandbox, struct error *
     sandbox->due_boot_ns = clock_boot_ns() + SANDBOXES_BIRTH_S * SECOND;
     sandbox_enter(all, sandbox, SANDBOX_BORN);
     return watch(all, SANDBOX_INIT_ENDED, sandbox, sandbox->handle.init, err) &&
-           watch(all, SANDBOX_BIRTH, sandbox, sandbox->handle.birth, err);
+           watch(all, SANDBOX_BIRTH, sandbox, sandbox->handle.birth, err) &&
+           (!sandbox->birth || become_at_once(all, sandbox, err));
 }
 
 /* Begins in the sandbox's slot; its record says whose it is to be, if that is known. */

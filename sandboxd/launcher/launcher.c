@@ -159,7 +159,9 @@ static void begin_stop(struct launcher *launcher)
 {
     if (launcher->stop_boot_ns)
         return;
-    log_info("launcher", "stopping; sandboxes go on sandboxes=%" PRIu32, launcher->sandboxes.count);
+    log_info("launcher", "stopping; sandboxes go on sandboxes=%" PRIu32,
+             launcher->sandboxes.count - launcher->sandboxes.pool_count);
+    warm_end_all(&launcher->sandboxes);
     launcher->stop_boot_ns = clock_boot_ns() + STOP_PATIENCE_S * SECOND;
     front_process_stop(&launcher->front);
     launcher->stopped = launcher->front.pid <= 0;

@@ -172,6 +172,14 @@ void warm_trim(struct sandboxes *all, uint64_t now_boot_ns)
     }
 }
 
+void warm_end_all(struct sandboxes *all)
+{
+    for (uint32_t slot = 0; slot < SLOTS_COUNT; slot++) {
+        if (is_stock(all->by_slot[slot]))
+            sandboxes_end(all, all->by_slot[slot], "the launcher stops");
+    }
+}
+
 /* --- refilling --- */
 
 /* Of those that lack something the one that lacks most of what it should have. */

@@ -56,6 +56,9 @@ void warm_trim(struct sandboxes *all, uint64_t now_boot_ns);
 /** Ends one, to free its slot; false when there is none. */
 bool warm_give_up_one(struct sandboxes *all) MUST_USE;
 
+/** Ends all of them: the launcher stops, and nobody would ever take one. */
+void warm_end_all(struct sandboxes *all);
+
 /** The template that a birth of the pool is due of; NULL when none is. *when gets the time at which to ask again,
  * CLOCK_BOOTTIME ns, 0: at the next change. */
 struct catalog_version *warm_wanted(struct sandboxes *all, uint64_t now_boot_ns, uint64_t *when) MUST_USE;

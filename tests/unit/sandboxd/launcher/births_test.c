@@ -53,9 +53,10 @@ static void let_all_on(struct side *side)
     }
 }
 
-static void test_a_few_at_once(void)
+static void test_a_few_at_once(bool needs_warm)
 {
     struct side *side = start_stage(20, 0);
+    fake.needs_warm = needs_warm;
     unsigned begun = fake.begun;
     fake.slow = true;
     for (char last = 'a'; last < 'a' + 12; last++)
@@ -73,6 +74,7 @@ static void test_a_few_at_once(void)
     }
     CHECK(memchr(lives, false, sizeof lives) == NULL && heard(side, NULL).type == 0);
     CHECK(side->sandboxes.births == 0 && fake.begun - begun == 12);
+    fake.needs_warm = false;
     end_all(side);
 }
 
@@ -111,7 +113,7 @@ static void test_destroyed_under_way(void)
     fake.slow = true;
     for (char last = 'a'; last < 'a' + 10; last++)
         CHECK(prepare_one(side, last));
-    CHECK(find(side, 'a')->state == SANDBOX_BORN && find(side, 'j')->state == SANDBOX_QUEUED);
+    CHECK(find(side, 'a')->state == SANDBOX_BECOMING && find(side, 'j')->state == SANDBOX_QUEUED);
     const char destroyed[] = {'a', 'j'};
     for (int i = 0; i < 2; i++) {
         struct front_launcher_message message = destroy(destroyed[i], "deleted");
@@ -134,7 +136,7 @@ static void test_failures(void)
     fake.slow = true;
     CHECK(prepare_one(side, 'a'));
     sandboxes_wake(&side->sandboxes, clock_boot_ns());
-    CHECK(find(side, 'a')->state == SANDBOX_BORN); /* not yet */
+    CHECK(find(side, 'a')->state == SANDBOX_BECOMING); /* not yet */
     sandboxes_wake(&side->sandboxes, UINT64_MAX);
     turn(side);
     struct front_launcher_message message = heard(side, NULL);
@@ -414,7 +416,8 @@ static void test_restart(void)
 int main(void)
 {
     make_stage();
-    test_a_few_at_once();
+    test_a_few_at_once(false);
+    test_a_few_at_once(true);
     test_asked_again();
     test_destroyed_under_way();
     test_failures();

@@ -28,6 +28,8 @@ static struct {
     int births[SLOTS_COUNT]; /* the other end of what is_warm and is_ready wait for */
     bool slow;               /* births say nothing until stage_let_on */
     bool ready_fails, become_fails, limit_fails;
+    bool needs_warm; /* become cannot be before is_warm, as on hosts with v2 alone */
+    bool is_warm[SLOTS_COUNT];
     unsigned begun, become;
     struct isolation_limits limits[SLOTS_COUNT];
     struct isolation_life life; /* the last one given; its texts are gone */
@@ -50,6 +52,7 @@ static bool fake_begin(const struct isolation_plan *plan, struct isolation_sandb
         return error_set(err, ERROR_INTERNAL, "fake failure");
     CHECK(plan->lower_root[0] == '/' && plan->area_path != NULL && access(plan->socket_path, F_OK) < 0);
     fake.begun++;
+    fake.is_warm[plan->slot] = false;
     fake.ended[plan->slot] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     fake_fill(made, plan->slot);
     made->birth = eventfd(fake.slow ? 0 : 1, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
@@ -72,15 +75,17 @@ static UNUSED void fake_speak(uint32_t slot)
 
 static int fake_is_warm(uint32_t slot, struct isolation_sandbox *made, struct error *err)
 {
-    (void)slot;
     (void)err;
-    return fake_hears(made);
+    fake.is_warm[slot] = fake_hears(made);
+    return fake.is_warm[slot];
 }
 
 static bool fake_become(uint32_t slot, uint32_t uid_base, struct isolation_sandbox *warm,
                         const struct isolation_life *life, struct error *err)
 {
     CHECK(uid_base == slots_uid(slot) && warm->birth >= 0);
+    if (fake.needs_warm && !fake.is_warm[slot])
+        return error_set(err, ERROR_STARTING, "its init is not there yet");
     fake.become++;
     fake.life = *life;
     fake.limits[slot] = life->limits;
