@@ -546,7 +546,13 @@ class Keeping:
 
 @needs_root
 class DeedsOnTmpfs(Keeping, unittest.TestCase):
-    STORAGE = "tmpfs"
+    STORAGE, SETTINGS = "tmpfs", {"root_user": "allowed"}
+
+    def test_root_inside_where_node_and_role_allow_it(self):
+        self.assertEqual(self.run_in("root-in", "sh", "-c", "id -u; echo r >/usr/bin/mine; stat -c %u /usr/bin/mine",
+                                     options=("--user", "root")), "0\n0\n")
+        self.assertEqual(self.run_in("root-in", "sh", "-c", "id -u; cat /usr/bin/mine; echo u >/usr/bin/mine || true"),
+                         "1000\nr\n")
 
 
 @needs_root
@@ -599,6 +605,24 @@ class Deeds(Keeping, unittest.TestCase):
                                                 expect=125).stderr)
 
     # ---- volumes, templates, root ----
+
+    def test_a_volume_is_shared_and_outlives_its_sandboxes(self):
+        self.run_in("v1", "sh", "-c", "echo one >/data/f; mkdir -p /data/sub; echo below >/data/sub/g",
+                    options=("--volume", "data:/data"))
+        self.assertEqual(self.run_in("v2", "sh", "-c", "cat /in/g; touch /in/h 2>/dev/null || echo ro",
+                                     options=("--volume", "data:/in:ro:sub=sub")), "below\nro\n")
+        self.assertIn("data", self.cli("volumes").stdout)
+        self.assertIn("data", self.cli("volumes", "rm", "data", expect=1).stderr)
+        for thread in ("v1", "v2"):
+            self.cli("rm", "--thread", thread)
+        self.assertEqual(self.run_in("v3", "cat", "/data/f", options=("--volume", "data:/data")), "one\n")
+        self.cli("rm", "--thread", "v3")
+        until = time.monotonic() + 60
+        while self.deployment.cli("volumes", "rm", "data").returncode:
+            self.assertLess(time.monotonic(), until, "nobody has it any more")
+            time.sleep(0.2)
+        self.assertNotIn("data", self.cli("volumes").stdout)
+        self.cli("run", "-n", "--thread", "v4", "--volume", "/etc:/x", "--", "true", expect=125)
 
     def test_templates_are_listed_and_root_is_refused_unless_allowed(self):
         self.assertIn("base", self.cli("templates").stdout)
