@@ -622,7 +622,19 @@ class Deeds(Keeping, unittest.TestCase):
             self.assertLess(time.monotonic(), until, "nobody has it any more")
             time.sleep(0.2)
         self.assertNotIn("data", self.cli("volumes").stdout)
-        self.cli("run", "-n", "--thread", "v4", "--volume", "/etc:/x", "--", "true", expect=125)
+
+    def test_a_folder_of_the_host_that_is_allowed(self):
+        os.chown(self.shared, 4711, 4711)
+        with open(self.shared + "/below/given", "w") as file:
+            file.write("host\n")
+        self.assertEqual(self.run_in("host1", "sh", "-c", "cat /in/below/given; id -u >/in/made; stat -c %u /in/made",
+                                     options=("--volume", self.shared + ":/in")), "host\n1000\n")
+        with open(self.shared + "/made") as file:
+            self.assertEqual((file.read(), os.fstat(file.fileno()).st_uid), ("1000\n", 4711))
+        self.assertEqual(self.run_in("host2", "sh", "-c", "cat /in/given; (echo x >/in/given) 2>/dev/null || echo ro",
+                                     options=("--volume", self.shared + ":/in:ro:sub=below")), "host\nro\n")
+        for volume in ("/etc:/x", self.shared + "/..:/x", self.shared + ":/x:sub=../..", self.shared + ":/proc/x"):
+            self.cli("run", "-n", "--thread", "host3", "--volume", volume, "--", "true", expect=125)
 
     def test_templates_are_listed_and_root_is_refused_unless_allowed(self):
         self.assertIn("base", self.cli("templates").stdout)
