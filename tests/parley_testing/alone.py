@@ -69,10 +69,12 @@ class Link:
 
 
 class StandIn:
-    """Takes the node's messages: `beats` of all heartbeats, answered with what `answer(message)` returns."""
+    """Takes the node's messages: `beats` of all heartbeats, answered with what `answer(message)` returns; `records` of its
+    audit."""
 
     def __init__(self, answer):
         self.beats, self.changed, self.link, self.answer = [], threading.Condition(), None, answer
+        self.records = []
         stand_in = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -99,6 +101,9 @@ class StandIn:
         message = self.link.open(data)
         incarnation, number, _ = self.link.numbers(data)
         if message["call"] != "heartbeat":
+            with self.changed:
+                self.records += message.get("records", [])
+                self.changed.notify_all()
             return self.link.seal(incarnation, {"ok": True, "spool": message.get("spool"), "upto": max(
                 [0] + [record["n"] for record in message.get("records", [])])}, number)
         reply = {"ok": True, "time": int(time.time() * 1000), "ended_known": [ended["id"] for ended in message["ended"]]}

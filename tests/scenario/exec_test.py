@@ -45,6 +45,14 @@ class Exec(unittest.TestCase):
             self.assertEqual(int(values[name], 16), 0, name)
         self.assertEqual(self.deployment.shell(self.grant, "ls /proc/self/fd").split(), ["0", "1", "2", "3"])
 
+    def test_who_it_runs_as(self):
+        """Root of its own sandbox is for nodes that allow it (root_user); this one does not."""
+        self.assertEqual(self.run_none(cmd="id -u; echo $USER", user="user")["stdout"], "1000\nuser\n")
+        refused = self.deployment.exec(self.grant, cmd="id -u", user="root")
+        self.assertEqual((refused.status, refused.code), (403, "FORBIDDEN"), refused)
+        self.assertIn("root_user", refused.json["error"]["message"])
+        self.assertEqual(self.deployment.exec(self.grant, cmd="id -u", user="daemon").code, "INVALID_REQUEST")
+
     def test_ndjson(self):
         reply = self.ask("POST", "/exec", {"cmd": "echo out; echo err >&2; exit 3", "id": "nd-1"})
         self.assertTrue(reply.headers["content-type"].startswith("application/x-ndjson"))

@@ -17,7 +17,7 @@ static long count_now(void)
     return got > 0 ? atol(text) : -1;
 }
 
-/* Half a second of nothing; the same command counts thousands in that time when it runs (test_counts). */
+/* Half a second of nothing; the same command counts thousands in that time when it runs (moves_on). */
 static bool stands_still(void)
 {
     long before = count_now();
@@ -99,7 +99,7 @@ static void start_counting(const struct front_rig *rig)
              "\"id\":\"count\",\"detach\":true}",
              counter, counter);
     AUTO_REPLY started = front_exec(rig, body);
-    CHECK(started.status == 201 && moves_on() && !stands_still());
+    CHECK(started.status == 201 && moves_on());
 }
 
 static bool runs(const struct front_rig *rig)
@@ -198,6 +198,8 @@ static void test_a_stream_through_a_pause(const struct front_rig *rig)
 {
     const char *body = "{\"cmd\":\"for i in $(seq 1 400); do echo $i; sleep 0.005; done\",\"cwd\":\"/\"}";
     int fd = front_send_request(rig, "POST", "/s/" FRONT_SANDBOX "/exec", rig->token, body, strlen(body));
+    struct pollfd begun = {.fd = fd, .events = POLLIN};
+    CHECK(poll(&begun, 1, 20000) == 1);
     for (int i = 0; i < 3; i++) {
         CHECK_TEXT(call(rig, "pause"), "ok");
         CHECK(is_frozen(rig));
