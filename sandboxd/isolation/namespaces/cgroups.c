@@ -84,12 +84,12 @@ static bool make_v1(const struct cgroup_layout *layout, uint32_t slot, struct cg
     return true;
 }
 
-/* What delegation takes (cgroups(7), "Delegation"): `run` and its procs, and the procs of the common ancestor of `init`
- * and `run`, against which a move from one to the other is checked. Limits stay root's. */
+/* What delegation takes (cgroups(7), "Delegation"): `run` and its procs; and (cgroup_slot_make) the procs of the common
+ * ancestor of `init` and `run`, against which a move from one to the other is checked. Limits stay root's. */
 static bool delegate(const struct cgroup_slot *made, uid_t owner, struct error *err)
 {
     static const char *const OF_RUN[] = {"cgroup.procs", "cgroup.subtree_control", "cgroup.threads"};
-    if (fchownat(made->top, "cgroup.procs", owner, owner, 0) < 0 || fchown(made->run, owner, owner) < 0)
+    if (fchown(made->run, owner, owner) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "delegate the cgroup");
     for (size_t i = 0; i < sizeof OF_RUN / sizeof OF_RUN[0]; i++) {
         if (fchownat(made->run, OF_RUN[i], owner, owner, 0) < 0)
@@ -98,7 +98,8 @@ static bool delegate(const struct cgroup_slot *made, uid_t owner, struct error *
     return true;
 }
 
-bool cgroup_slot_make(const struct cgroup_layout *layout, uint32_t slot, struct cgroup_slot *made, struct error *err)
+bool cgroup_slot_make(const struct cgroup_layout *layout, uint32_t slot, uid_t owner, struct cgroup_slot *made,
+                      struct error *err)
 {
     AUTO_CGROUP_SLOT making = CGROUP_SLOT_NONE;
     making.top = make_slot_folder(layout->unified, slot, err);
@@ -107,6 +108,8 @@ bool cgroup_slot_make(const struct cgroup_layout *layout, uint32_t slot, struct 
     making.leaf = openat(making.top, "init/cgroup.procs", O_WRONLY | O_CLOEXEC);
     if (making.leaf < 0)
         return error_set_errno(err, ERROR_INTERNAL, "open cgroup init/cgroup.procs");
+    if (fchownat(making.top, "cgroup.procs", owner, owner, 0) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "delegate the cgroup");
     *made = making;
     making = CGROUP_SLOT_NONE;
     return true;

@@ -20,11 +20,12 @@ struct cgroup_slot {
 void cgroup_slot_close(struct cgroup_slot *slot);
 #define AUTO_CGROUP_SLOT __attribute__((cleanup(cgroup_slot_close))) struct cgroup_slot
 
-/** Makes what a birth cannot begin without: top and leaf. ERROR_CONFLICT when the slot has some already. */
-bool cgroup_slot_make(const struct cgroup_layout *layout, uint32_t slot, struct cgroup_slot *made,
+/** Makes what a birth cannot begin without: top and leaf, for the sandbox's root, `owner` outside. ERROR_CONFLICT when
+ *  the slot has some already. */
+bool cgroup_slot_make(const struct cgroup_layout *layout, uint32_t slot, uid_t owner, struct cgroup_slot *made,
                       struct error *err) MUST_USE;
 
-/** Makes the rest, while the child is at work: `run`, given to the sandbox's root, `owner` outside, and the v1 cgroups,
+/** Makes the rest, while the child is at work: `run`, given to `owner`, and the v1 cgroups,
  *  without limits. On failure `made` holds what there is. */
 bool cgroup_slot_complete(const struct cgroup_layout *layout, uint32_t slot, uid_t owner, struct cgroup_slot *made,
                           struct error *err) MUST_USE;

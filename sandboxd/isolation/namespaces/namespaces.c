@@ -108,7 +108,7 @@ static bool begin(const struct isolation_plan *plan, struct isolation_sandbox *m
     AUTO_CGROUP_SLOT slot = CGROUP_SLOT_NONE;
     const struct recipe_host all = {
         .layout = &host.layout, .seccomp = host.seccomp, .stage = host.stage, .covers = host.covers};
-    bool mine = cgroup_slot_make(&host.layout, plan->slot, &slot, &why);
+    bool mine = cgroup_slot_make(&host.layout, plan->slot, plan->uid_base, &slot, &why);
     if (mine && recipe_begin(&all, &slot, plan, made, &why)) {
         /* Now, while the child works; where that is too soon, is_warm or become will. */
         (void)!take_stats(plan->slot, made, NULL);
