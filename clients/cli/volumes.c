@@ -18,11 +18,10 @@ static bool remove_one(const struct place *place, const char *given, struct erro
 
 int volumes_main(int argc, char *argv[])
 {
-    static const struct inventory_column COLUMNS[] = {{"NAME", "name", 24, INVENTORY_TEXT},
-                                                      {"NODE", "node", 12, INVENTORY_TEXT},
-                                                      {"SIZE", "size_bytes", 10, INVENTORY_BYTES},
-                                                      {"MADE", "created_at", 0, INVENTORY_AGE},
-                                                      {0}};
+    static const struct inventory_column COLUMNS[] = {
+        {"NAME", "name", 24, INVENTORY_TEXT},        {"NODE", "node", 12, INVENTORY_TEXT},
+        {"SIZE", "size_bytes", 10, INVENTORY_BYTES}, {"MADE", "created_at", 9, INVENTORY_AGE},
+        {"IN", "sandboxes", 0, INVENTORY_LIST},      {0}};
     static const struct inventory INVENTORY = {.command = "volumes",
                                                .help = HELP,
                                                .path = "/volumes",

@@ -307,10 +307,11 @@ class Words(unittest.TestCase):
     # ---- volumes, templates ----
 
     def test_volumes_and_templates(self):
-        self.answer("GET", "/volumes", 200, {"volumes": [{"name": "data", "node": "n1", "size_bytes": 5 << 30}]})
+        self.answer("GET", "/volumes", 200, {"volumes": [{"name": "data", "node": "n1", "size_bytes": 5 << 30,
+                                                               "sandboxes": [SANDBOX, 5]}]})
         self.answer("DELETE", "/volumes/data", 204, {})
         self.answer("DELETE", "/volumes/busy", 409, {"error": {"code": "CONFLICT", "message": "a sandbox has it"}})
-        self.assertIn("5.0 GiB", self.cli("volumes").stdout)
+        self.assertRegex(self.cli("volumes").stdout, "data +n1 +5.0 GiB +- +" + SANDBOX + ",[?]\n")
         self.cli("volumes", "rm", "data")
         self.assertIn("a sandbox has it", json.loads(
             self.cli("volumes", "rm", "data", "busy", "--json", expect=1).stdout)["error"]["message"])
