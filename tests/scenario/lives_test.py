@@ -120,10 +120,14 @@ class OfLeases(Lives):
         self.assertEqual(self.told(deleted)["reason"], "deleted")
         self.assertEqual(self.told(released)["reason"], "released")
 
-    def test_pausing_is_not_there_yet(self):
-        reply = self.deployment.request("POST", "/threads/pause/sandbox", {"on_idle": "pause"})
-        self.assertEqual(reply.code, "INVALID_REQUEST")
-        self.assertIn('allowed: "stop"', reply.json["error"]["message"])
+    def test_one_that_would_rather_sleep(self):
+        grant = self.deployment.negotiate("pause", idle_timeout=3, max_lifetime=300, on_idle="pause")
+        self.await_true(lambda: self.told(grant)["state"] == "paused")
+        lease = self.lease("pause")
+        self.assertEqual(lease["expires_at"], lease["max_expires_at"])
+        self.assertEqual(self.deployment.shell(grant, "echo awake"), "awake\n")
+        self.assertEqual(self.deployment.request("DELETE", "/threads/pause/sandbox").status, 204)
+        self.await_end(grant, "released")
 
     def test_a_negotiator_that_was_away_ends_what_ran_out_meanwhile(self):
         idle = self.deployment.negotiate("away", idle_timeout=3, max_lifetime=120)

@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum { NAME_TRIES = 16, NAME_TRIES_PLAIN = 8 };
-/* One of before our start, that nobody waits for any more: no call takes as long. */
-static const int64_t GIVEN_UP_MS = 720000;
+/* Then it is looked at whether this process still takes it: one of before our start nobody waits for. */
+static const int64_t LOOKED_AT_MS = 30000;
 
 /* --- those that are under way, in the order they came --- */
 
@@ -152,7 +152,7 @@ static bool fill(struct work *work, struct keeping *k, const struct sandbox *san
     *snapshot = (struct snapshot){.state = SNAPSHOT_CREATING,
                                   .created_at = work->now,
                                   .state_since = work->now,
-                                  .due_at = work->now + GIVEN_UP_MS};
+                                  .due_at = work->now + LOOKED_AT_MS};
     random_id(snapshot->id, "snp");
     return (text_copy(snapshot->principal, sizeof snapshot->principal, sandbox->principal) &&
             text_copy(snapshot->node, sizeof snapshot->node, sandbox->node) &&
