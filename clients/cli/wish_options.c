@@ -83,6 +83,15 @@ static int put_on_idle(struct wish_options *wish, const char *command)
     return CLI_OK;
 }
 
+static int put_idle_timeout(struct wish_options *wish, const char *command)
+{
+    uint64_t seconds;
+    if (!text_parse_u64(optarg, strlen(optarg), 86400, &seconds) || seconds == 0)
+        return cli_usage(command, "--idle-timeout wants 1 to 86400 seconds, not \"%s\"", optarg);
+    wish_put(wish, "idle_timeout", json_integer((json_int_t)seconds));
+    return CLI_OK;
+}
+
 static int put_entrypoint(struct wish_options *wish, const char *command)
 {
     json_t *arguments = json_pack("[s, s, s]", "sh", "-c", optarg);
@@ -162,6 +171,9 @@ bool wish_option(struct wish_options *wish, const char *command, int option, int
         return true;
     case WISH_ON_IDLE:
         *wrong = put_on_idle(wish, command);
+        return true;
+    case WISH_IDLE_TIMEOUT:
+        *wrong = put_idle_timeout(wish, command);
         return true;
     case WISH_ENTRYPOINT:
         *wrong = put_entrypoint(wish, command);

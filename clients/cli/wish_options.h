@@ -16,6 +16,7 @@ enum {
     WISH_TEMPLATE = 3000,
     WISH_VOLUME,
     WISH_ON_IDLE,
+    WISH_IDLE_TIMEOUT,
     WISH_ENTRYPOINT,
     WISH_CPU,
     WISH_MEMORY,
@@ -47,6 +48,7 @@ enum {
 #define WISH_BEGIN_OPTIONS                                                                                             \
     WISH_LIMIT_OPTIONS, {"volume", required_argument, NULL, WISH_VOLUME},                                              \
         {"on-idle", required_argument, NULL, WISH_ON_IDLE},                                                            \
+        {"idle-timeout", required_argument, NULL, WISH_IDLE_TIMEOUT},                                                  \
     {                                                                                                                  \
         "entrypoint", required_argument, NULL, WISH_ENTRYPOINT                                                         \
     }
@@ -55,6 +57,7 @@ enum {
     "  --volume V         SOURCE:/INSIDE[:ro][:sub=PATH][:size=SIZE]; SOURCE is a volume's name (it is made when\n"    \
     "                     there is none) or a folder of the node that its settings allow; repeatable\n"                \
     "  --on-idle WHAT     pause or stop (default) it when nobody uses it\n"                                            \
+    "  --idle-timeout S   for so many seconds, 1 to 86400 (default: the negotiator's)\n"                               \
     "  --entrypoint CMD   a shell command that starts with it, in the background\n"
 
 #define WISH_OPTIONS {"template", required_argument, NULL, WISH_TEMPLATE}, WISH_BEGIN_OPTIONS

@@ -3,6 +3,7 @@ top, and how run says what a new sandbox shall be like. First what they ask and
 print, against a stand-in; then that they do it, against a deployment."""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -73,11 +74,11 @@ class Words(unittest.TestCase):
 
     def test_wishes_become_members_of_the_negotiation(self):
         self.cli("run", "--thread", "w", "--template", "py", "--cpu", "0.5", "--memory", "2g", "--disk", "1.5GiB", "--pids",
-                 "64", "--open-files", "1024", "--processes", "9", "--output", "8M", "--on-idle", "pause", "--entrypoint",
-                 "serve -p 1", "--volume", "data:/data:ro:sub=a/b", "--volume", "/srv/models:/models", "--volume",
+                 "64", "--open-files", "1024", "--processes", "9", "--output", "8M", "--on-idle", "pause", "--idle-timeout", "60",
+                 "--entrypoint", "serve -p 1", "--volume", "data:/data:ro:sub=a/b", "--volume", "/srv/models:/models", "--volume",
                  "big:/big:size=4g", "--", "true")
         self.assertEqual(self.fake.wishes, [("w", {
-            "template": "py", "on_idle": "pause", "entrypoint": ["sh", "-c", "serve -p 1"],
+            "template": "py", "on_idle": "pause", "idle_timeout": 60, "entrypoint": ["sh", "-c", "serve -p 1"],
             "resources": {"cpu": 0.5, "memory_mb": 2048, "disk_mb": 1536, "pids": 64, "open_files": 1024, "processes": 9,
                           "output_mb": 8},
             "volumes": [{"name": "data", "path": "/data", "read_only": True, "sub_path": "a/b"},
@@ -90,7 +91,7 @@ class Words(unittest.TestCase):
                             (("--memory", "0x10m"), "such as"), (("--memory", "9" * 40 + "m"), "such as"),
                             (("--memory", "nan"), "such as"), (("--memory", ""), "such as"), (("--cpu", "0"), "0.05"),
                             (("--cpu", "two"), "0.05"), (("--cpu", "1.0005"), "0.05"), (("--pids", "5"), "16 to"),
-                            (("--output", "2g"), "1g"), (("--on-idle", "sleep"), "pause or stop"),
+                            (("--output", "2g"), "1g"), (("--on-idle", "sleep"), "pause or stop"), (("--idle-timeout", "0"), "1 to"),
                             (("--volume", "data"), "NAME:/INSIDE"), (("--volume", "data:inside"), "NAME:/INSIDE"),
                             (("--volume", "./x:/x"), "absolute"), (("--volume", "a:/b:rx"), "rx"),
                             (("--volume", "a:/b:size=1"), "size="), (("--volume", ":/b"), "NAME:/INSIDE"),
@@ -589,6 +590,17 @@ class Deeds(Keeping, unittest.TestCase):
         self.assertIn("active", self.cli("resume", name).stdout)
         self.cli("pause", name)
         self.cli("rm", name)
+
+    def test_an_idle_one_is_paused_and_its_process_goes_on_with_the_next_use(self):
+        options = ("--on-idle", "pause", "--idle-timeout", "1")
+        self.cli("run", "-d", "-n", "--thread", "idle", *options, "--", "sleep", "1000")
+        sandbox = self.sandbox_of("idle")
+        until = time.monotonic() + 90
+        while not re.search(f"{sandbox} +paused", self.cli("ls").stdout):
+            self.assertLess(time.monotonic(), until, "nobody uses it")
+            time.sleep(0.3)
+        self.assertEqual(self.run_in("idle", "pgrep", "-c", "sleep", options=options), "1\n")
+        self.cli("rm", sandbox)
 
     def test_limits_hold_and_are_changed_while_it_runs(self):
         self.run_in("small", "true", options=("--memory", "64m", "--pids", "32", "--cpu", "0.5"))
