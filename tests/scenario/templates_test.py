@@ -263,7 +263,7 @@ class Deployed(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.deployment = Deployment()
+        cls.deployment = Deployment(PARLEY_ROOT_USER="allowed")
         cls.store = Store(cls.deployment.state)
 
     @classmethod
@@ -337,6 +337,20 @@ class Run(Deployed):
         self.end("new")
         self.gone(folders[1])
 
+    def test_a_snapshot_keeps_the_version_it_was_made_of(self):
+        made = self.take("kept", entry("version", "1"))
+        self.run_in("source", "kept", "sh", "-c", "cat /version; echo mine > /workspace/mine")
+        done = self.deployment.cli("snapshot", "--thread", "source", "--name", "of-kept")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(self.store.run("rm", "kept").returncode, 0)
+        self.end("source")
+        self.assertEqual(self.run_in("again", "snapshot:of-kept", "cat", "/version", "/workspace/mine"), "1mine\n")
+        self.assertTrue(os.path.isdir(os.path.join(self.store.templates, made["version"])))
+        self.assertEqual(self.deployment.cli("snapshots", "rm", "of-kept").returncode, 0)
+        self.assertEqual(self.run_in("again", "snapshot:of-kept", "cat", "/version"), "1")  # its sandbox lives on
+        self.end("again")
+        self.gone(os.path.join(self.store.templates, made["version"]))
+
     def test_odd_trees_make_sandboxes_all_the_same(self):
         """What init writes and mounts onto is what the image has there: links, pipes, folders."""
         odd = {"pipes": [entry("etc/hosts", kind="fifo", mode=0o666), entry("etc/hostname", kind="fifo", mode=0o666)],
@@ -393,6 +407,23 @@ class Build(Deployed):
         seen = self.run_in("deb", "deb", "bash", "-c", "id -un; pwd; dpkg-query -W -f '${Package} ${Status}\\n' ed; "
                            "printf '1,$p\\nq\\n' | ed -s /etc/hostname | wc -l; touch /usr/x /workspace/x; ls /workspace")
         self.assertEqual(seen.splitlines(), ["user", "/workspace", "ed install ok installed", "1", "x"])
+
+        self.install()
+
+    def install(self):
+        """A package, by who is root in there, which is nobody out here."""
+        script = ("mkdir -p /tmp/p/DEBIAN /tmp/p/usr/share/thing && printf 'Package: thing\\nVersion: 1.0\\nArchitecture: all\\n"
+                  "Maintainer: x\\nDescription: x\\n' > /tmp/p/DEBIAN/control && echo 'chown 33:33 /usr/share/thing' > "
+                  "/tmp/p/DEBIAN/postinst && chmod 755 /tmp/p/DEBIAN/postinst && sed -i '1i#!/bin/sh' /tmp/p/DEBIAN/postinst && "
+                  "dpkg-deb -b /tmp/p /tmp/p.deb >/dev/null && dpkg -i /tmp/p.deb >/dev/null && rm -r /tmp/p")
+        plain = self.deployment.cli("run", "--thread", "deb", "--template", "deb", "--", "bash", "-c", script)
+        self.assertNotEqual(plain.returncode, 0)
+        self.assertIn("requires superuser privilege", plain.stderr)
+        done = self.deployment.cli("run", "--thread", "deb", "--user", "root", "--", "bash", "-c", "rm -r /tmp/p /tmp/p.deb; " + script)
+        self.assertEqual(done.returncode, 0, done)
+        seen = self.run_in("deb", "deb", "bash", "-c", "stat -c %u:%g /usr/share/thing; dpkg-query -W -f '${Status}' thing")
+        self.assertEqual(seen, "33:33\ninstall ok installed")
+        self.assertFalse(os.path.exists(self.store.rootfs("deb") + "/usr/share/thing"))
 
     def look_at(self, rootfs):
         with open("/etc/hostname") as ours, open(rootfs + "/etc/hostname") as its:
