@@ -17,8 +17,8 @@ static bool fail(enum btrfs_util_error failed, const char *what, const char *pat
     int why = errno;
     if (failed == BTRFS_UTIL_OK)
         return true;
-    return error_set(err, why == ENOSPC || why == EDQUOT ? ERROR_DISK_FULL : ERROR_INTERNAL, "%s %s: %s (%s)", what, path,
-                     btrfs_util_strerror(failed), strerror(why));
+    return error_set(err, why == ENOSPC || why == EDQUOT ? ERROR_DISK_FULL : ERROR_INTERNAL, "%s %s: %s (%s)", what,
+                     path, btrfs_util_strerror(failed), strerror(why));
 }
 
 static bool pool_open(struct storage *storage, const struct storage_options *options, struct error *err)
@@ -68,8 +68,8 @@ static bool finish_area(const struct storage_area *area, const char *path, uint6
                         struct error *err)
 {
     AUTO_FD int fd = open_folder(path, err);
-    return fd >= 0 && btrfs_quota_limit(fd, disk_bytes, err) &&
-           (!is_empty || storage_make_layers(fd, 0, err)) && area->slot < UINT32_MAX;
+    return fd >= 0 && btrfs_quota_limit(fd, disk_bytes, err) && (!is_empty || storage_make_layers(fd, 0, err)) &&
+           area->slot < UINT32_MAX;
 }
 
 static bool area_begin(struct storage *storage, struct storage_area *area, uint64_t disk_bytes, struct error *err)
@@ -177,8 +177,7 @@ static bool volume_make(struct storage *storage, const char *path, uint64_t byte
     AUTO_FD int fd = open_folder(made, err);
     if (fd < 0 || !btrfs_quota_limit(fd, bytes, err))
         return false;
-    if (fchown(fd, STORAGE_VOLUME_OWNER, STORAGE_VOLUME_OWNER) < 0 || fchmod(fd, 0755) < 0 ||
-        rename(made, path) < 0)
+    if (fchown(fd, STORAGE_VOLUME_OWNER, STORAGE_VOLUME_OWNER) < 0 || fchmod(fd, 0755) < 0 || rename(made, path) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "make the volume %s", path);
     return true;
 }

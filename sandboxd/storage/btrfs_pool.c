@@ -194,8 +194,10 @@ static bool grow(struct btrfs_pool *pool, uint64_t by, struct error *err)
     if (size > pool->size + room)
         size = (pool->size + room) / MIB * MIB;
     if (size <= pool->size)
-        return error_set(err, ERROR_DISK_FULL, "it has %" PRIu64 " MB, may have %" PRIu64 " MB, and the host's disk has %" PRIu64
-                         " MB to give", pool->size / MIB, pool->max / MIB, room / MIB);
+        return error_set(err, ERROR_DISK_FULL,
+                         "it has %" PRIu64 " MB, may have %" PRIu64 " MB, and the host's disk has %" PRIu64
+                         " MB to give",
+                         pool->size / MIB, pool->max / MIB, room / MIB);
     if (!allocate(pool->image, pool->size, size, err))
         return false;
     pool->size = size;

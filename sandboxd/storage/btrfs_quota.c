@@ -76,7 +76,8 @@ bool btrfs_quota_usage(int subvolume, const char *sysfs, uint64_t *bytes, struct
     for (size_t i = 0; i < sizeof WHAT / sizeof WHAT[0]; i++) {
         char name[NUMBER_BYTES];
         uint64_t part = 0;
-        if (!text_format(name, sizeof name, "qgroups/0_%" PRIu64 "/%s", id, WHAT[i]) || !btrfs_sysfs_number(sysfs, name, &part, err))
+        if (!text_format(name, sizeof name, "qgroups/0_%" PRIu64 "/%s", id, WHAT[i]) ||
+            !btrfs_sysfs_number(sysfs, name, &part, err))
             return false;
         sum += part;
     }

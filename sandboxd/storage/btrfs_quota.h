@@ -1,5 +1,5 @@
-/** btrfs_quota.h - a quota group a subvolume (btrfs-quota(5)): "full" ones, which count what a subvolume refers to, also
- *  what it shares with a snapshot; DESIGN.md says why not simple ones. */
+/** btrfs_quota.h - a quota group a subvolume (btrfs-quota(5)): "full" ones, which count what a subvolume refers to,
+ * also what it shares with a snapshot; DESIGN.md says why not simple ones. */
 #pragma once
 
 #include "shared/base/error.h"
@@ -12,8 +12,8 @@
 bool btrfs_quota_enable(int top, const char *sysfs, struct error *err) MUST_USE;
 /** At most `bytes` for the subvolume whose root is open as `subvolume`; 0: no limit. */
 bool btrfs_quota_limit(int subvolume, uint64_t bytes, struct error *err) MUST_USE;
-/** Forgets the group of the removed subvolume `id`; false while it is not quite gone. Kernels before 6.12 keep it for ever
- *  otherwise. */
+/** Forgets the group of the removed subvolume `id`; false while it is not quite gone. Kernels before 6.12 keep it for
+ * ever otherwise. */
 bool btrfs_quota_forget(int top, uint64_t id) MUST_USE;
 /** Bytes it refers to, and those that are being written. */
 bool btrfs_quota_usage(int subvolume, const char *sysfs, uint64_t *bytes, struct error *err) MUST_USE;

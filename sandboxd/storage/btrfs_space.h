@@ -13,6 +13,6 @@ struct btrfs_space {
 /** A number that the file system tells: the file `name` below `sysfs` (/sys/fs/btrfs/<uuid>). NOT_FOUND. */
 bool btrfs_sysfs_number(const char *sysfs, const char *name, uint64_t *number, struct error *err) MUST_USE;
 
-/** `top` is a folder of it. What is promised to writers counts as gone at once, unlike in statfs(2), which knows it only
- *  after the next commit. */
+/** `top` is a folder of it. What is promised to writers counts as gone at once, unlike in statfs(2), which knows it
+ * only after the next commit. */
 bool btrfs_space_read(int top, const char *sysfs, struct btrfs_space *space, struct error *err) MUST_USE;

@@ -11,7 +11,7 @@ struct job_work {
     int fds[JOB_FDS_MAX];                                        /* what the child keeps; -1 ends the list */
     uint32_t uid_from, uid_to;                                   /* for `run`: id 0 in the source and in the copy */
     uint64_t capabilities;                                       /* bits of capabilities(7) that it keeps */
-    char made[STORAGE_PATH_BYTES];  /* what is discarded when the job fails; "" nothing */
+    char made[STORAGE_PATH_BYTES];                               /* what is discarded when the job fails; "" nothing */
     char final[STORAGE_PATH_BYTES]; /* what `made` is renamed to when it ended well; "" nothing */
 };
 

@@ -16,8 +16,8 @@
 
 enum { NUMBER_BYTES = 24 };
 
-static const uint64_t COPY_CAPABILITIES = 1ULL << CAP_CHOWN | 1ULL << CAP_DAC_OVERRIDE | 1ULL << CAP_FOWNER |
-                                          1ULL << CAP_FSETID | 1ULL << CAP_SETFCAP;
+static const uint64_t COPY_CAPABILITIES =
+    1ULL << CAP_CHOWN | 1ULL << CAP_DAC_OVERRIDE | 1ULL << CAP_FOWNER | 1ULL << CAP_FSETID | 1ULL << CAP_SETFCAP;
 
 bool plain_open(struct storage *storage, struct error *err)
 {
@@ -141,7 +141,8 @@ bool plain_snapshot_size(struct storage *storage, const char *name, uint64_t *by
     if (!storage_path(storage, "snapshots", name, path, err))
         return false;
     AUTO_FREE char *file = memory_printf("%s/bytes", path), *text = fd_read_file(file, NUMBER_BYTES, &size, err);
-    return text && (text_parse_u64(text, size, UINT64_MAX, bytes) || error_set(err, ERROR_INTERNAL, "%s is damaged", file));
+    return text &&
+           (text_parse_u64(text, size, UINT64_MAX, bytes) || error_set(err, ERROR_INTERNAL, "%s is damaged", file));
 }
 
 static bool discard_from(struct storage *storage, const char *folder, const char *name, struct error *err)
@@ -163,8 +164,8 @@ bool plain_volume_make(struct storage *storage, const char *path, uint64_t bytes
     if (!storage_path(storage, "volumes", ".new", made, err))
         return false;
     (void)!storage_discard(storage, made, NULL); /* of a launcher that was killed */
-    if (mkdir(made, 0700) < 0 || chown(made, STORAGE_VOLUME_OWNER, STORAGE_VOLUME_OWNER) < 0 ||
-        chmod(made, 0755) < 0 || rename(made, path) < 0)
+    if (mkdir(made, 0700) < 0 || chown(made, STORAGE_VOLUME_OWNER, STORAGE_VOLUME_OWNER) < 0 || chmod(made, 0755) < 0 ||
+        rename(made, path) < 0)
         return error_set_errno(err, errno == ENOSPC || errno == EDQUOT ? ERROR_DISK_FULL : ERROR_INTERNAL,
                                "make the volume %s", path);
     return true;

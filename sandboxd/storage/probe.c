@@ -30,7 +30,8 @@ static bool describe_pool(const char *state_folder, char *detail, size_t size)
     AUTO_FREE char *path = memory_printf("%s/sandboxd/storage/pool.img", state_folder);
     AUTO_FD int image = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (image < 0)
-        return snprintf(detail, size, "btrfs pool in a file, made at the first start: disk limits hold, snapshots at once");
+        return snprintf(detail, size,
+                        "btrfs pool in a file, made at the first start: disk limits hold, snapshots at once");
     if (pread(image, super, sizeof super, SUPER_AT) != sizeof super || memcmp(super + MAGIC_AT, "_BHRfS_M", 8) != 0) {
         snprintf(detail, size, "%s is no btrfs: move it away, a new one is made", path);
         return false;

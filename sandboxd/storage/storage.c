@@ -23,7 +23,8 @@ enum { DRIVERS_COUNT = sizeof DRIVERS / sizeof DRIVERS[0] };
 
 static bool check_name(const char *what, const char *name, struct error *err)
 {
-    if (name == NULL || !text_is_made_of(name, STORAGE_NAME_BYTES - 1, "_-") || strpbrk(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+    if (name == NULL || !text_is_made_of(name, STORAGE_NAME_BYTES - 1, "_-") ||
+        strpbrk(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
         return error_set(err, ERROR_INVALID, "the name of a %s is 1..%d of a-z 0-9 _ -", what, STORAGE_NAME_BYTES - 1);
     return true;
 }
@@ -269,8 +270,8 @@ bool storage_snapshot_exists(struct storage *storage, const char *name)
 
 static bool find_snapshot(struct storage *storage, const char *name, struct error *err)
 {
-    return check_name("snapshot", name, err) &&
-           (is_there(storage, "snapshots", name) || error_set(err, ERROR_NOT_FOUND, "no snapshot %s on this node", name));
+    return check_name("snapshot", name, err) && (is_there(storage, "snapshots", name) ||
+                                                 error_set(err, ERROR_NOT_FOUND, "no snapshot %s on this node", name));
 }
 
 bool storage_snapshot_take(struct storage *storage, const struct storage_area *area, const char *name,
@@ -314,8 +315,8 @@ size_t storage_snapshot_list(struct storage *storage, char (*names)[STORAGE_NAME
 
 /* --- volumes --- */
 
-bool storage_volume_open(struct storage *storage, const char *name, uint64_t bytes, char path[static STORAGE_PATH_BYTES],
-                         struct error *err)
+bool storage_volume_open(struct storage *storage, const char *name, uint64_t bytes,
+                         char path[static STORAGE_PATH_BYTES], struct error *err)
 {
     char found[STORAGE_PATH_BYTES];
     if (!check_name("volume", name, err) || !storage_path(storage, "volumes", name, found, err))

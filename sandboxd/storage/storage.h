@@ -18,9 +18,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define STORAGE_PATH_BYTES 512 /* a path of ours, with NUL */
+#define STORAGE_PATH_BYTES   512  /* a path of ours, with NUL */
 #define STORAGE_VOLUME_OWNER 1000 /* of a fresh volume's folder: the sandbox's user */
-#define STORAGE_NAME_BYTES 64  /* a snapshot's or volume's name on disk, with NUL: [a-z0-9_-] */
+#define STORAGE_NAME_BYTES   64   /* a snapshot's or volume's name on disk, with NUL: [a-z0-9_-] */
 
 struct storage;
 struct storage_job; /* work of a child process, for what takes long */
@@ -65,19 +65,20 @@ void storage_area_close(struct storage_area *area);
 /** A fresh, empty area of the slot; what an earlier one left there is removed first. `disk_bytes` is its quota. */
 bool storage_area_make(struct storage *storage, uint32_t slot, uint32_t uid_base, uint64_t disk_bytes,
                        struct storage_area *area, struct error *err) MUST_USE;
-/** The same with what a snapshot holds. *job is NULL when it is done at once, else the area may be used when the job has
- *  ended well. NOT_FOUND, DISK_FULL when the snapshot is larger than `disk_bytes`. */
+/** The same with what a snapshot holds. *job is NULL when it is done at once, else the area may be used when the job
+ * has ended well. NOT_FOUND, DISK_FULL when the snapshot is larger than `disk_bytes`. */
 bool storage_area_restore(struct storage *storage, uint32_t slot, uint32_t uid_base, uint64_t disk_bytes,
                           const char *snapshot, struct storage_area *area, struct storage_job **job,
                           struct error *err) MUST_USE;
-/** The area of a sandbox that a former launcher made: by path, or (tmpfs) by descriptor INHERIT_FD_AREA of its init, which
- *  may be hostile: taken only when it is the root of the file system `device`. */
+/** The area of a sandbox that a former launcher made: by path, or (tmpfs) by descriptor INHERIT_FD_AREA of its init,
+ * which may be hostile: taken only when it is the root of the file system `device`. */
 bool storage_area_adopt(struct storage *storage, uint32_t slot, uint32_t uid_base, int init_pidfd, uint64_t device,
                         struct storage_area *area, struct error *err) MUST_USE;
 /** Another quota; one below what is used is INVALID. Not for "folder": INVALID. */
 bool storage_area_limit(struct storage *storage, const struct storage_area *area, uint64_t disk_bytes,
                         struct error *err) MUST_USE;
-/** Bytes in use; of btrfs as of the last commit, some seconds ago. "folder": what it is, or 0 when that is not known. */
+/** Bytes in use; of btrfs as of the last commit, some seconds ago. "folder": what it is, or 0 when that is not known.
+ */
 bool storage_area_usage(struct storage *storage, const struct storage_area *area, uint64_t *bytes,
                         struct error *err) MUST_USE;
 /** Takes it away: at once out of sight, off the caller's path. Also for slots of which nothing is known. */
@@ -101,9 +102,10 @@ size_t storage_snapshot_list(struct storage *storage, char (*names)[STORAGE_NAME
 /* ---- volumes ---- */
 
 /** The folder of the volume `name`, ids 0..65535; made, with a quota of `bytes` where there are quotas and owned by
- *  STORAGE_VOLUME_OWNER, when it is not there. Not for user code as it is: idmapped, nosuid, nodev, and with the ioctls of btrfs denied. */
-bool storage_volume_open(struct storage *storage, const char *name, uint64_t bytes, char path[static STORAGE_PATH_BYTES],
-                         struct error *err) MUST_USE;
+ *  STORAGE_VOLUME_OWNER, when it is not there. Not for user code as it is: idmapped, nosuid, nodev, and with the ioctls
+ * of btrfs denied. */
+bool storage_volume_open(struct storage *storage, const char *name, uint64_t bytes,
+                         char path[static STORAGE_PATH_BYTES], struct error *err) MUST_USE;
 /** NOT_FOUND. The caller knows that no sandbox has it. */
 bool storage_volume_remove(struct storage *storage, const char *name, struct error *err) MUST_USE;
 

@@ -51,7 +51,8 @@ static int make_mount(uint32_t uid, uint64_t bytes, struct error *err)
         error_set_errno(err, ERROR_INTERNAL, "fsopen tmpfs");
         return -1;
     }
-    if (!set_size(context, bytes, err) || !set_number(context, "uid", uid, err) || !set_number(context, "gid", uid, err) ||
+    if (!set_size(context, bytes, err) || !set_number(context, "uid", uid, err) ||
+        !set_number(context, "gid", uid, err) ||
         syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "mode", "0755", 0) < 0 ||
         !command(context, FSCONFIG_CMD_CREATE, err))
         return -1;

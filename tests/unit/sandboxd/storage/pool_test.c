@@ -1,5 +1,5 @@
-/** pool_test.c - the pool in its file: found again while sandboxes hold it, never on two loop devices, grown, at its end
- *  and at the end of the host's disk an error and no damage. */
+/** pool_test.c - the pool in its file: found again while sandboxes hold it, never on two loop devices, grown, at its
+ * end and at the end of the host's disk an error and no damage. */
 #include "tests/unit/sandboxd/storage/fixture.h"
 
 #include "shared/base/clock.h"
@@ -157,7 +157,8 @@ static void test_foreign_device(void)
     snprintf(command, sizeof command, "losetup -f %s/sandboxd/storage/pool.img", fixture_state);
     CHECK(system(command) == 0); // NOLINT(concurrency-mt-unsafe)
     CHECK(storage_open(&options, &err) == NULL && err.kind == ERROR_CONFLICT && count_devices() == 1);
-    snprintf(command, sizeof command, "losetup -d $(losetup -j %s/sandboxd/storage/pool.img -O NAME -n)", fixture_state);
+    snprintf(command, sizeof command, "losetup -d $(losetup -j %s/sandboxd/storage/pool.img -O NAME -n)",
+             fixture_state);
     CHECK(system(command) == 0); // NOLINT(concurrency-mt-unsafe)
 }
 
@@ -219,8 +220,8 @@ static bool mount_small_host(const char *folder, const char *size)
 {
     char command[400];
     snprintf(command, sizeof command,
-             "truncate -s %s %s.ext4 && mkfs.ext4 -q -m 0 %s.ext4 && mount -o loop %s.ext4 %s 2>/dev/null", size, folder,
-             folder, folder, folder);
+             "truncate -s %s %s.ext4 && mkfs.ext4 -q -m 0 %s.ext4 && mount -o loop %s.ext4 %s 2>/dev/null", size,
+             folder, folder, folder, folder);
     return system(command) == 0; // NOLINT(concurrency-mt-unsafe)
 }
 

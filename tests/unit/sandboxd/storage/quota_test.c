@@ -1,5 +1,5 @@
-/** quota_test.c - attacks on a sandbox's disk limit, through what a sandbox has: an overlay in its own user namespace on
- *  an idmapped area, as uid 1000 there. What counts is what the pool's disk has lost, not what the kernel tells. Each
+/** quota_test.c - attacks on a sandbox's disk limit, through what a sandbox has: an overlay in its own user namespace
+ * on an idmapped area, as uid 1000 there. What counts is what the pool's disk has lost, not what the kernel tells. Each
  *  attack first works where nothing limits it. */
 #include "tests/unit/sandboxd/storage/fixture.h"
 

@@ -17,11 +17,11 @@ static const char CONTENT[] = "all of it";
 /* What changes something that outlives the caller, or that another may wait for. */
 static const uint64_t CHANGES[] = {
 #ifdef SYS_mkdir
-    SYS_mkdir,    SYS_rename,    SYS_unlink,  SYS_rmdir,    SYS_chmod,   SYS_vfork,
+    SYS_mkdir,   SYS_rename,    SYS_unlink,   SYS_rmdir,     SYS_chmod,     SYS_vfork,
 #endif
-    SYS_mkdirat,  SYS_renameat2, SYS_unlinkat, SYS_fallocate, SYS_ftruncate, SYS_ioctl, SYS_mount,    SYS_umount2,
-    SYS_fchmodat, SYS_fchownat,  SYS_fchown,   SYS_fchmod,    SYS_flock,     SYS_fsync, SYS_fsconfig, SYS_fsmount,
-    SYS_clone};
+    SYS_mkdirat, SYS_renameat2, SYS_unlinkat, SYS_fallocate, SYS_ftruncate, SYS_ioctl,
+    SYS_mount,   SYS_umount2,   SYS_fchmodat, SYS_fchownat,  SYS_fchown,    SYS_fchmod,
+    SYS_flock,   SYS_fsync,     SYS_fsconfig, SYS_fsmount,   SYS_clone};
 
 /* --- a launcher's life --- */
 
