@@ -104,6 +104,9 @@ class Import(unittest.TestCase):
         self.assertEqual(made["source"][:24], "docker-archive localhost")
         self.assertEqual(made["digest"], "sha256:" + images.sha256(json.dumps(same).encode()))
         self.assertEqual(self.store.take(docker([layer], tag=None), name=None)["name"], "archive")
+        # A layer that lies there twice, the second time cut: the first counts, as its digest says.
+        self.store.take(docker([layer], members={"./0/layer.tar": layer[:700], "0//x": b"", "zz": b""}))
+        self.assertEqual(self.text("one"), "1")
 
     def test_packed_archives_and_stdin(self):
         good = docker([tar(entry("f", "x"))])

@@ -183,6 +183,45 @@ static bool add_member(struct source *source, struct archive *archive, struct ar
     return true;
 }
 
+static void member_done(struct member *member)
+{
+    free(member->name);
+    free(member->link);
+}
+
+/* First by name, then as they lie. */
+static int by_name_and_place(const void *a, const void *b)
+{
+    const struct member *left = a;
+    const struct member *right = b;
+    int names = by_name(a, b);
+    return names ? names : (left->at > right->at) - (left->at < right->at);
+}
+
+/* Some tools write a layer twice: the first counts, and its digest is verified. What says which they are must be one.
+ */
+static bool drop_doubles(struct source *source, struct error *err)
+{
+    size_t kept = 0;
+    qsort(source->members, source->count, sizeof *source->members, by_name_and_place);
+    for (size_t i = 0; i < source->count; i++) {
+        struct member *member = &source->members[i];
+        const char *name = member->name;
+        size_t length = strlen(name);
+        if (kept == 0 || strcmp(source->members[kept - 1].name, name) != 0) {
+            source->members[kept++] = *member;
+            *member = i + 1 == kept ? *member : (struct member){0};
+            continue;
+        }
+        if (strcmp(name, "oci-layout") == 0 || (length > 5 && strcmp(name + length - 5, ".json") == 0))
+            return error_set(err, ERROR_INVALID, "the archive has two members \"%.80s\"", name);
+        member_done(member);
+        *member = (struct member){0};
+    }
+    source->count = kept;
+    return true;
+}
+
 static bool index_members(struct source *source, struct error *err)
 {
     struct window *window = NULL;
@@ -199,12 +238,7 @@ static bool index_members(struct source *source, struct error *err)
     free(window);
     if (!whole)
         return false;
-    qsort(source->members, source->count, sizeof *source->members, by_name);
-    for (size_t i = 1; i < source->count; i++) {
-        if (strcmp(source->members[i - 1].name, source->members[i].name) == 0)
-            return error_set(err, ERROR_INVALID, "the archive has two members \"%.80s\"", source->members[i].name);
-    }
-    return true;
+    return drop_doubles(source, err);
 }
 
 struct source *source_open_tar(int fd, int spool, uint64_t bytes_max, struct error *err)
@@ -228,10 +262,8 @@ void source_free(struct source *source)
 {
     if (source == NULL)
         return;
-    for (size_t i = 0; i < source->count; i++) {
-        free(source->members[i].name);
-        free(source->members[i].link);
-    }
+    for (size_t i = 0; i < source->count; i++)
+        member_done(&source->members[i]);
     free(source->members);
     free(source);
 }
