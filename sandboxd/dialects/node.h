@@ -1,5 +1,5 @@
-/** node.h - the sealed route of the node link (shared/node_protocol/DESIGN.md), by which the negotiator asks for sandboxes.
- *  Its sealed body is the one credential; nothing else on the request is looked at. */
+/** node.h - the sealed route of the node link (shared/node_protocol/DESIGN.md), by which the negotiator asks for
+ * sandboxes. Its sealed body is the one credential; nothing else on the request is looked at. */
 #pragma once
 
 #include "shared/http/server.h"

@@ -180,12 +180,10 @@ static void trim(struct process_stream *stream, uint64_t keep, uint64_t at_least
 static void squeeze(struct sandbox *sandbox)
 {
     uint64_t max = process_kept_max(sandbox);
-    for (struct process *process = sandbox->processes; process && sandbox->kept_bytes > max;
-         process = process->next)
+    for (struct process *process = sandbox->processes; process && sandbox->kept_bytes > max; process = process->next)
         for (int i = 0; i < OUTPUT_STREAMS && process->state == PROCESS_ENDED; i++)
             trim(&process->streams[i], 0, 1);
-    for (struct process *process = sandbox->processes; process && sandbox->kept_bytes > max;
-         process = process->next)
+    for (struct process *process = sandbox->processes; process && sandbox->kept_bytes > max; process = process->next)
         for (int i = 0; i < OUTPUT_STREAMS; i++)
             trim(&process->streams[i], PROCESS_SQUEEZED_BYTES, 1);
 }

@@ -128,9 +128,9 @@ struct sandbox {
     int wide_pipes;
     uint64_t hold_until; /* boot ns; 0: over */
     struct loop_timer *hold_timer;
-    uint64_t touched_at;      /* boot ns */
-    uint64_t sampled_at;      /* boot ns; 0: not yet */
-    uint64_t cpu_ms;          /* used by then */
+    uint64_t touched_at; /* boot ns */
+    uint64_t sampled_at; /* boot ns; 0: not yet */
+    uint64_t cpu_ms;     /* used by then */
     /* pause.c: */
     struct freezer *freezer;
     bool paused;           /* frozen, and told so; its mark is there */
@@ -162,9 +162,9 @@ struct verb {
     uint64_t offset; /* of data in stdin; PROCESS_OFFSET_NONE */
     bool eof;
     unsigned columns, rows;
-    char *origin;         /* of stdin */
+    char *origin;                                 /* of stdin */
     char snapshot[FRONT_LAUNCHER_SNAPSHOT_BYTES]; /* "": it is no snapshot */
-    uint64_t waits_until; /* boot ns, while init is being reached */
+    uint64_t waits_until;                         /* boot ns, while init is being reached */
     void (*done)(void *cookie, const struct verb_answer *answer);
     void (*dropped)(void *cookie); /* instead of done, on any loop, while the loops end; may be NULL */
     void *cookie;
@@ -264,11 +264,6 @@ struct sandbox *sandbox_find(struct sandboxes *all, const char *id) MUST_USE; /*
  *  running before this front. */
 void sandbox_put(struct sandboxes *all, const struct fl_sandbox *facts, int fds[FL_FDS], size_t fd_count, bool hold,
                  struct verb *asked);
-/** Runs verb->work now, or when init is reached. */
-void sandbox_run(struct sandbox *sandbox, struct verb *verb);
-/** It will be run from its beginning by sandbox_run_waiting; refused when too many or too long. */
-void sandbox_wait(struct sandbox *sandbox, struct verb *verb);
-void sandbox_run_waiting(struct sandbox *sandbox);
 /** The end of one that sandbox_end has announced, once no snapshot is made of it any more. */
 void sandbox_stop(struct sandbox *sandbox);
 void sandbox_end(struct sandbox *sandbox, const char *reason);
@@ -284,6 +279,14 @@ bool sandbox_send(struct sandbox *sandbox, const struct front_init_message *mess
 
 /** The launcher says it is gone. */
 void sandbox_gone(struct sandboxes *all, const char *id);
+
+/* ---- waiting.c ---- */
+/** Runs verb->work now, or when init is reached. */
+void sandbox_run(struct sandbox *sandbox, struct verb *verb);
+/** It will be run from its beginning by sandbox_run_waiting; refused when too many or too long. */
+void sandbox_wait(struct sandbox *sandbox, struct verb *verb);
+void sandbox_run_waiting(struct sandbox *sandbox);
+void sandbox_fail_waiting(struct sandbox *sandbox, const struct error *err);
 
 /* ---- pause.c: a freeze for as long as a pause, or a snapshot, lasts ---- */
 /** Takes over what a front before this one has left. */
@@ -317,7 +320,8 @@ bool launcher_link_meet(struct launcher_link *link, struct fl_identity *identity
 /** Loop 0 takes the socket over. */
 void launcher_link_start(struct launcher_link *link, struct loop *loop);
 void launcher_link_stop(struct launcher_link *link);
-/** Any loop. `asked` (may be NULL) waits for the answer; INVALID when the message is none that the launcher would take. */
+/** Any loop. `asked` (may be NULL) waits for the answer; INVALID when the message is none that the launcher would take.
+ */
 void launcher_link_ask(struct launcher_link *link, const struct front_launcher_message *message, struct verb *asked);
 
 /* ---- sandboxes.c ---- */

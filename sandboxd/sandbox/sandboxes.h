@@ -47,10 +47,12 @@ struct sandboxes_options {
      * the sandbox's loop, as the next; NULL: nobody minds. */
     bool (*command_starts)(void *context, const struct process_deed *deed, struct error *err);
     bool (*command_takes_input)(void *context, const struct process_deed *deed, struct error *err);
-    /* Once for each start that was not refused: it ended, failed to start, or went with its sandbox. Of one of an earlier
-     * front that one may have told it already. None when the connection to init broke before it began to start. */
+    /* Once for each start that was not refused: it ended, failed to start, or went with its sandbox. Of one of an
+     * earlier front that one may have told it already. None when the connection to init broke before it began to start.
+     */
     void (*command_ended)(void *context, const struct process_deed *deed);
-    /* Before it is done, false refuses it; and once more when it failed (the answer is not looked at then). Any loop. */
+    /* Before it is done, false refuses it; and once more when it failed (the answer is not looked at then). Any loop.
+     */
     bool (*sandbox_changes)(void *context, const struct sandbox_deed *deed, struct error *err);
     void *context;
 };
@@ -69,8 +71,8 @@ bool sandboxes_meet_launcher(struct sandboxes *all, struct fl_identity *identity
 void sandboxes_loop_started(struct sandboxes *all, struct loop *loop);
 void sandboxes_loop_ending(struct sandboxes *all, struct loop *loop);
 
-/** Commands, signals and input that wait on this loop for their sandbox to be reached are answered ERROR_STARTING: whoever
- *  may still do that asks again. */
+/** Commands, signals and input that wait on this loop for their sandbox to be reached are answered ERROR_STARTING:
+ * whoever may still do that asks again. */
 void sandboxes_refuse_waiting(struct sandboxes *all);
 
 struct registry *sandboxes_registry(struct sandboxes *all) MUST_USE;
@@ -107,8 +109,8 @@ struct verb_answer {
 };
 
 /** Makes a sandbox (idempotent by id) and answers when commands can be started in it. The registry then knows it.
- *  `entrypoint` (taken; NULL: none) has an id, and is started in one that is new, or was made within the last minute and
- *  knows no command of that id: the front that was to start it may have been killed. */
+ *  `entrypoint` (taken; NULL: none) has an id, and is started in one that is new, or was made within the last minute
+ * and knows no command of that id: the front that was to start it may have been killed. */
 void sandboxes_prepare(struct sandboxes *all, const struct fl_prepare *prepare, struct command *entrypoint,
                        void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 
@@ -119,20 +121,21 @@ void sandboxes_destroy(struct sandboxes *all, const char *id, const char *reason
 void sandboxes_set_deadline(struct sandboxes *all, const char *id, int64_t deadline_ms,
                             void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 
-/** Other limits (0 in a field: as it is) for a living sandbox; the registry has all that are in force then. NOT_FOUND, GONE;
- *  INVALID, NO_CAPACITY: the launcher's. Recorded as "limits". */
+/** Other limits (0 in a field: as it is) for a living sandbox; the registry has all that are in force then. NOT_FOUND,
+ * GONE; INVALID, NO_CAPACITY: the launcher's. Recorded as "limits". */
 void sandboxes_set_limits(struct sandboxes *all, const char *id, const struct fl_limits *limits,
                           void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 
-/** Stops all that runs in a sandbox until a verb needs it, or sandboxes_resume. Both are idempotent. Answered when nothing
- *  runs any more: CONFLICT when it was used meanwhile, TIMEOUT when something cannot be stopped; GONE, NOT_FOUND. */
+/** Stops all that runs in a sandbox until a verb needs it, or sandboxes_resume. Both are idempotent. Answered when
+ * nothing runs any more: CONFLICT when it was used meanwhile, TIMEOUT when something cannot be stopped; GONE,
+ * NOT_FOUND. */
 void sandboxes_pause(struct sandboxes *all, const char *id,
                      void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 void sandboxes_resume(struct sandboxes *all, const char *id,
                       void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 
-/** Keeps what is on its disk as `snapshot` ("snp_..."); nothing of it runs meanwhile, and verbs that need it wait. Errors as
- *  of a pause, CONFLICT while another is made, and the launcher's. */
+/** Keeps what is on its disk as `snapshot` ("snp_..."); nothing of it runs meanwhile, and verbs that need it wait.
+ * Errors as of a pause, CONFLICT while another is made, and the launcher's. */
 void sandboxes_snapshot(struct sandboxes *all, const char *id, const char *snapshot,
                         void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 /** Any id is fine, also of one that is not there. */
@@ -174,17 +177,18 @@ struct process_call {
                            request, those before it the writer */
 };
 
-/** Signal 1..64 to the command's process group; INT, QUIT and TSTP of a terminal to its foreground group. NOT_FOUND, CONFLICT when it has ended. */
+/** Signal 1..64 to the command's process group; INT, QUIT and TSTP of a terminal to its foreground group. NOT_FOUND,
+ * CONFLICT when it has ended. */
 void process_signal(struct sandboxes *all, const struct process_call *call, int number);
 /** Kills it and all it started, also what it left behind. NOT_FOUND. */
 void process_kill(struct sandboxes *all, const struct process_call *call);
 #define PROCESS_OFFSET_NONE UINT64_MAX
 
 /** Bytes (copied) for its stdin, accepted at once and kept across a restart of this front; answered when few wait to be
- *  read, the answer's view telling stdin_offset. `offset` (or PROCESS_OFFSET_NONE: at the end): where in stdin they belong;
- *  what was accepted before is skipped, RANGE when bytes before them are missing. `eof`: nothing comes behind them; of a
- *  terminal, its end-of-file character, which counts as a byte. CONFLICT when stdin is closed, RATE_LIMITED when too much
- *  waits (nothing is taken then). */
+ *  read, the answer's view telling stdin_offset. `offset` (or PROCESS_OFFSET_NONE: at the end): where in stdin they
+ * belong; what was accepted before is skipped, RANGE when bytes before them are missing. `eof`: nothing comes behind
+ * them; of a terminal, its end-of-file character, which counts as a byte. CONFLICT when stdin is closed, RATE_LIMITED
+ * when too much waits (nothing is taken then). */
 void process_write(struct sandboxes *all, const struct process_call *call, const void *data, size_t size,
                    uint64_t offset, bool eof);
 /** Columns and rows (1..FRONT_INIT_CELLS_MAX) of a terminal. NOT_FOUND, CONFLICT when it is none or has ended. */

@@ -158,6 +158,32 @@ class Pause(unittest.TestCase):
             self.assertTrue(self.moves_on())
             self.assertEqual(self.state(), "active")
 
+    def cpu_ms(self):
+        """Of the whole sandbox, by the kernel's count."""
+        status, data = self.node.verb("GET", "/metrics", token=self.node.token(""))
+        self.assertEqual(status, 200, data)
+        return json.loads(data)["cpu"]["used_ms"]
+
+    def test_3_nobody_gets_around_it(self):
+        """What forks without end, is stopped, waits for a vfork(2)ed child, or ignores all signals, is frozen like the rest."""
+        for number, cmd in enumerate((
+                "while :; do (:) & done", "kill -STOP $$", "trap '' HUP INT TERM CONT USR1; while :; do :; done",
+                "setsid sh -c 'while :; do :; done' & wait",
+                "python3 -c \"import ctypes; c = ctypes.CDLL(None); c.vfork() or c.sleep(600)\"")):
+            status, data = self.node.verb("POST", "/exec", {"cmd": cmd, "id": f"evader-{number}", "detach": True})
+            self.assertEqual(status, 201, data)
+        before, until = self.cpu_ms(), time.monotonic() + 20
+        while self.cpu_ms() <= before:
+            self.assertLess(time.monotonic(), until)
+        for _ in range(3):
+            self.pause()
+            used = self.cpu_ms()
+            time.sleep(0.5)
+            self.assertEqual(self.cpu_ms(), used)
+            self.resume()
+        for number in range(5):
+            self.assertEqual(self.node.verb("DELETE", f"/processes/evader-{number}")[0], 204)
+
     def test_4_heartbeats(self):
         since = len(self.stand_in.beats)
         self.pause()
