@@ -4,6 +4,7 @@ import gzip
 import json
 import lzma
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -226,17 +227,20 @@ class Import(unittest.TestCase):
 
     def test_the_child_has_no_rights(self):
         """Looked at from outside while it reads: ids of nobody, no network, no capability that counts, a filter."""
-        layers = [tar(*[entry(f"f{number}-{i}", os.urandom(2000)) for i in range(1500)]) for number in range(2)]
+        layers = [tar(*[entry(f"f{number}-{i}", "x") for i in range(6000)]) for number in range(2)]
         path = self.store.put(docker(layers))
         child = subprocess.Popen([BIN + "/parley-template", "import", path, "--name", "big", "--state", self.store.state],
                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         child.stderr.readline()
-        inner = int(subprocess.run(["pgrep", "-P", str(child.pid)], stdout=subprocess.PIPE, check=True).stdout)
+        with open(f"/proc/{child.pid}/task/{child.pid}/children") as children:
+            inner = int(children.read())
+        os.kill(inner, signal.SIGSTOP)
         with open(f"/proc/{inner}/status") as file:
             status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
         links = {kind: os.readlink(f"/proc/{inner}/ns/{kind}") for kind in ("user", "mnt", "pid", "net", "ipc", "uts")}
         root = os.listdir(f"/proc/{inner}/root")
         opened = [os.readlink(f"/proc/{inner}/fd/{fd}") for fd in os.listdir(f"/proc/{inner}/fd")]
+        os.kill(inner, signal.SIGCONT)
         child.stderr.read()
         self.assertEqual(child.wait(), 0)
         uids = [int(uid) for uid in status["Uid"].split()]
