@@ -28,7 +28,7 @@
 #define FLEET_SKEW_MS     10000          /* a message whose time is farther off is refused */
 #define FLEET_CLOCK_MS    2000           /* a node whose clock is farther off gets no new sandbox */
 #define FLEET_JOINS_MAX   256            /* join tokens that wait to be used */
-#define FLEET_WAITING_MAX 256            /* calls to one node that wait: it gets no new sandbox then */
+#define FLEET_WAITING_MAX 4096           /* calls to one node that wait: it gets no new sandbox then */
 #define FLEET_ALIVE_NS    6000000000ULL  /* heard of more lately: takes new sandboxes */
 #define FLEET_LOST_NS     60000000000ULL /* not heard of for longer: its leases answer 503 */
 

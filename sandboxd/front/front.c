@@ -181,12 +181,18 @@ static unsigned raise_descriptor_limit(void)
     return limit.rlim_cur > INT32_MAX ? INT32_MAX : (unsigned)limit.rlim_cur;
 }
 
-/* Connections take up to three quarters (shared/http); the sandboxes themselves FL_FDS and one for the link each. What
- * is left is for commands. */
-static unsigned descriptors_for_commands(unsigned limit, int64_t slots_max)
+/* The sandboxes have FL_FDS and one for the link each, if as many as may be are there. */
+static unsigned descriptors_of_sandboxes(const struct settings *settings)
 {
-    int64_t left = limit / 4 - slots_max * (FL_FDS + 1) - 128;
-    return left > 256 ? (unsigned)left : 256;
+    return (unsigned)settings->slots_max * (FL_FDS + 1) + 128;
+}
+
+/* Connections take up to three quarters of what the sandboxes leave (shared/http); the rest is for commands. */
+static unsigned descriptors_for_commands(unsigned limit, const struct settings *settings)
+{
+    unsigned apart = descriptors_of_sandboxes(settings);
+    unsigned left = limit > apart ? (limit - apart) / 4 : 0;
+    return left > 256 ? left : 256;
 }
 
 /* ---- hooks ---- */
@@ -293,6 +299,7 @@ static struct http_server *start_server(struct front *front, struct error *err)
         .loop_ending = on_loop_ending,
         .context = front,
         .spool_folder = spool,
+        .descriptors_apart = descriptors_of_sandboxes(front->settings),
     };
     return http_server_start(&options, err);
 }
@@ -408,7 +415,7 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
     if (!open_folders(front, uid, gid, err) || !give_up_rights(front, uid, gid, err))
         return false;
     AUTO(sandboxes) *sandboxes =
-        make_sandboxes(front, launcher_socket, descriptors_for_commands(limit, front->settings->slots_max));
+        make_sandboxes(front, launcher_socket, descriptors_for_commands(limit, front->settings));
     struct fl_identity identity;
     if (!sandboxes_meet_launcher(sandboxes, &identity, err))
         return false;

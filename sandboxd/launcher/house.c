@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { PROGRAM_MAX_BYTES = 64 * 1024 * 1024 };
+enum { PROGRAM_MAX_BYTES = 64 * 1024 * 1024, DESCRIPTORS_WANTED = 256 * 1024 };
 
 static const char SLOTS_FOLDER[] = "/run/parley/slots";
 
@@ -106,11 +106,15 @@ static bool read_init_program(struct house *house, const struct settings *settin
     return true;
 }
 
-/* Two descriptors stay open for each sandbox. */
+/* Some stay open for each sandbox, here and in the front, which inherits the limit: what a service is usually given
+ * (20,000 or fewer) does not serve a thousand sandboxes, and root may take more (up to fs.nr_open). */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    const struct rlimit more = {.rlim_cur = DESCRIPTORS_WANTED, .rlim_max = DESCRIPTORS_WANTED};
+    if (limit.rlim_max < DESCRIPTORS_WANTED && setrlimit(RLIMIT_NOFILE, &more) == 0)
         return;
     limit.rlim_cur = limit.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &limit);

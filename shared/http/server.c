@@ -137,13 +137,14 @@ static void configure(struct http_server *server)
     h2o_create_filter(&host->fallback_path, sizeof(h2o_filter_t))->on_setup_ostream = http_reply_on_setup_ostream;
 }
 
-/* A quarter of the descriptors is for everything else. */
-static size_t connections_max(unsigned loops)
+/* A quarter of the descriptors is for what the requests need. */
+static size_t connections_max(const struct http_server_options *options)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > INT_MAX)
         limit.rlim_cur = 1 << 20;
-    size_t max = (size_t)limit.rlim_cur / 4 * 3 / loops;
+    size_t left = limit.rlim_cur > options->descriptors_apart ? (size_t)limit.rlim_cur - options->descriptors_apart : 0;
+    size_t max = left / 4 * 3 / options->loops;
     return max > 16 ? max : 16;
 }
 
@@ -164,7 +165,7 @@ static struct http_server *new_server(const struct http_server_options *options)
     server->name = memory_string(options->name != NULL ? options->name : "http");
     server->spool_folder = memory_string(options->spool_folder != NULL ? options->spool_folder : "/tmp");
     server->listen_fd = -1;
-    server->connections_max = connections_max(options->loops);
+    server->connections_max = connections_max(options);
     pthread_mutex_init(&server->mutex, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);

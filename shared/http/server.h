@@ -63,14 +63,16 @@ struct http_server_options {
     /** Called on each loop's thread before it serves, and before it ends; may be NULL. */
     void (*loop_started)(struct loop *loop, void *context);
     void (*loop_ending)(struct loop *loop, void *context);
-    void *context;             /* http_server_context, and the two hooks' argument */
-    unsigned head_timeout_ms;  /* a whole head within this; 0: 10 s */
-    unsigned body_min_rate;    /* bytes/s a body must keep up on average after the grace; 0: 1024 */
-    unsigned body_grace_ms;    /* 0: 10 s */
-    size_t spool_max_bytes;    /* bytes of bodies in memory or spooled, whole server; 0: 256 MiB */
-    size_t turn_bytes;         /* of one poured body or file in one turn of a loop, as others wait; 0: 1 MiB */
-    unsigned stall_ms;         /* a client that takes nothing of a finished reply for so long is gone; 0: 60 s */
-    const char *spool_folder;  /* where bodies over 1 MiB go, NULL: "/tmp". The process's first server decides */
+    void *context;            /* http_server_context, and the two hooks' argument */
+    unsigned head_timeout_ms; /* a whole head within this; 0: 10 s */
+    unsigned body_min_rate;   /* bytes/s a body must keep up on average after the grace; 0: 1024 */
+    unsigned body_grace_ms;   /* 0: 10 s */
+    size_t spool_max_bytes;   /* bytes of bodies in memory or spooled, whole server; 0: 256 MiB */
+    size_t turn_bytes;        /* of one poured body or file in one turn of a loop, as others wait; 0: 1 MiB */
+    unsigned stall_ms;        /* a client that takes nothing of a finished reply for so long is gone; 0: 60 s */
+    const char *spool_folder; /* where bodies over 1 MiB go, NULL: "/tmp". The process's first server decides */
+    unsigned
+        descriptors_apart; /* of the process's limit, what it opens whoever comes: connections get 3/4 of the rest */
     unsigned ping_ms, pong_ms; /* of WebSockets: HTTP_WEBSOCKET_PING_MS, HTTP_WEBSOCKET_PONG_MS; 0: those */
 };
 
