@@ -227,7 +227,7 @@ class Import(unittest.TestCase):
 
     def test_the_child_has_no_rights(self):
         """Looked at from outside while it reads: ids of nobody, no network, no capability that counts, a filter."""
-        layers = [tar(*[entry(f"f{number}-{i}", "x") for i in range(6000)]) for number in range(2)]
+        layers = [tar(*[entry(f"f{number}-{i}", "x") for i in range(3000)]) for number in range(2)]
         path = self.store.put(docker(layers))
         child = subprocess.Popen([BIN + "/parley-template", "import", path, "--name", "big", "--state", self.store.state],
                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
