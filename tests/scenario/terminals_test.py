@@ -272,7 +272,8 @@ class DriveAndWatch(SocketTest):
             driver.until("end")
             watcher.until("end")
             self.assertIn(b"24 80", watcher.output)
-            self.assertEqual(driver.output, watcher.output)
+            both = min(len(driver.output), len(watcher.output))  # the next prompt may have reached one of them
+            self.assertEqual(driver.output[:both], watcher.output[:both])
             with self.open() as second:  # a second driver, who comes late
                 second.attach(id, stdout_offset=driver.position["stdout"])
                 second.type("echo by-sec''ond\n")
