@@ -9,6 +9,7 @@ import tempfile
 import time
 
 import memory
+from parley_testing import remains as parts
 from peers import Peers
 from remains import Remains
 
@@ -68,10 +69,19 @@ class House:
         ready, changed = 0, time.monotonic()
         while ready < count and time.monotonic() < changed + patience:
             time.sleep(0.05)
-            seen = self.remains.slots()
+            seen = sum(record.state == parts.WARM for record in parts.pool(self.deployment.state))
             if seen != ready:
                 ready, changed = seen, time.monotonic()
         return ready
+
+    def clear(self):
+        """Destroys all; returns when the node is empty and the negotiator knows it."""
+        self.client.destroy(10 ** 6, 8)
+        until = time.monotonic() + 60
+        while sum(node["used"] for node in ask(self.deployment, "GET", "/nodes")["nodes"]) > 0:
+            if time.monotonic() > until:
+                raise RuntimeError("destroyed sandboxes are still counted after 60 s")
+            time.sleep(0.1)
 
     def __enter__(self):
         return self
@@ -169,7 +179,7 @@ def burst(tools, house, name, count, pool):
         house.wait_warm(pool)
     row = house.client.run(count, 1)
     alone = seconds(row)
-    house.client.destroy(count, 8)
+    house.clear()
     if pool:
         house.wait_warm(pool)
     result = house.client.run(count, count)
