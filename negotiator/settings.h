@@ -24,9 +24,9 @@ struct settings {
     int64_t cpu_milli, memory_mb, disk_mb, pids; /* defaults of sandboxes */
     int64_t node_calls;                          /* threads that call nodes */
     int64_t call_timeout;                        /* s, of one such call */
-    char *templates_user, *templates_admin; /* globs with commas: what that role may begin with */
-    char *root_roles;                       /* with commas: whose sandboxes may run commands as root */
-    int64_t snapshots_max, volumes_max;     /* of one principal */
+    char *templates_user, *templates_admin;      /* globs with commas: what that role may begin with */
+    char *root_roles;                            /* with commas: whose sandboxes may run commands as root */
+    int64_t snapshots_max, volumes_max;          /* of one principal */
     int64_t audit_keep_days;                     /* of audit records; 0: for ever */
 };
 

@@ -48,9 +48,8 @@ static json_t *shown_resources(const struct resources *resources)
 {
     bool whole = resources->cpu_milli % 1000 == 0;
     json_t *cpu = whole ? json_integer(resources->cpu_milli / 1000) : json_real((double)resources->cpu_milli / 1000);
-    json_t *json =
-        json_pack("{s:o, s:I, s:I, s:I}", "cpu", cpu, "memory_mb", (json_int_t)resources->memory_mb, "disk_mb",
-                  (json_int_t)resources->disk_mb, "pids", (json_int_t)resources->pids);
+    json_t *json = json_pack("{s:o, s:I, s:I, s:I}", "cpu", cpu, "memory_mb", (json_int_t)resources->memory_mb,
+                             "disk_mb", (json_int_t)resources->disk_mb, "pids", (json_int_t)resources->pids);
     const struct {
         const char *name;
         int64_t amount;

@@ -1,5 +1,5 @@
-/* snapshots.c - the native dialect's snapshots: take one, list, look at one, delete one; and what there is to begin with:
- * templates (protocol.md, 2). */
+/* snapshots.c - the native dialect's snapshots: take one, list, look at one, delete one; and what there is to begin
+ * with: templates (protocol.md, 2). */
 #include "negotiator/dialects/errand.h"
 #include "negotiator/dialects/shown.h"
 #include "negotiator/dialects/waiting.h"

@@ -1,8 +1,8 @@
 /* volumes.c - the native dialect's named volumes: which there are, and that one goes (protocol.md, 2). */
+#include "negotiator/leasing/keeping/volumes.h"
 #include "negotiator/dialects/errand.h"
 #include "negotiator/dialects/shown.h"
 #include "negotiator/dialects/waiting.h"
-#include "negotiator/leasing/keeping/volumes.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 

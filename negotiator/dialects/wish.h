@@ -1,4 +1,5 @@
-/** wish.h - the JSON fields of a negotiation, and of a change, as `wanted` (leasing/wanted.h). Private to this folder. */
+/** wish.h - the JSON fields of a negotiation, and of a change, as `wanted` (leasing/wanted.h). Private to this folder.
+ */
 #pragma once
 
 #include "negotiator/leasing/wanted.h"

@@ -1,4 +1,5 @@
-/* wish_volumes.c - `volumes` of a negotiation: {"name" | "host", "path", "read_only"?, "sub_path"?, "size_mb"?} each. */
+/* wish_volumes.c - `volumes` of a negotiation: {"name" | "host", "path", "read_only"?, "sub_path"?, "size_mb"?} each.
+ */
 #include "negotiator/dialects/wish.h"
 #include "shared/base/text.h"
 

@@ -19,18 +19,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FLEET_URL_BYTES   256
-#define FLEET_NODES_MAX   1024
-#define FLEET_ISOLATIONS  8
-#define FLEET_TEMPLATES_MAX  256 /* that a node may tell */
-#define FLEET_TEMPLATE_BYTES 64  /* of a template's name, with NUL */
-#define FLEET_EPOCH       1              /* of a node's first key */
-#define FLEET_SKEW_MS     10000          /* a message whose time is farther off is refused */
-#define FLEET_CLOCK_MS    2000           /* a node whose clock is farther off gets no new sandbox */
-#define FLEET_JOINS_MAX   256            /* join tokens that wait to be used */
-#define FLEET_WAITING_MAX 4096           /* calls to one node that wait: it gets no new sandbox then */
-#define FLEET_ALIVE_NS    6000000000ULL  /* heard of more lately: takes new sandboxes */
-#define FLEET_LOST_NS     60000000000ULL /* not heard of for longer: its leases answer 503 */
+#define FLEET_URL_BYTES      256
+#define FLEET_NODES_MAX      1024
+#define FLEET_ISOLATIONS     8
+#define FLEET_TEMPLATES_MAX  256            /* that a node may tell */
+#define FLEET_TEMPLATE_BYTES 64             /* of a template's name, with NUL */
+#define FLEET_EPOCH          1              /* of a node's first key */
+#define FLEET_SKEW_MS        10000          /* a message whose time is farther off is refused */
+#define FLEET_CLOCK_MS       2000           /* a node whose clock is farther off gets no new sandbox */
+#define FLEET_JOINS_MAX      256            /* join tokens that wait to be used */
+#define FLEET_WAITING_MAX    4096           /* calls to one node that wait: it gets no new sandbox then */
+#define FLEET_ALIVE_NS       6000000000ULL  /* heard of more lately: takes new sandboxes */
+#define FLEET_LOST_NS        60000000000ULL /* not heard of for longer: its leases answer 503 */
 
 struct fleet;
 
@@ -75,8 +75,8 @@ struct fleet_wish {
 bool fleet_place(struct fleet *fleet, const struct fleet_wish *wish, char node[static LINK_NODE_BYTES], uint32_t *epoch,
                  struct error *err) MUST_USE;
 
-/** The templates of all nodes that are not lost: a list of {"name", "digest", "source", "size_bytes", "created_at" (ms),
- *  "nodes": [names]}, one a name and digest. The caller owns it. */
+/** The templates of all nodes that are not lost: a list of {"name", "digest", "source", "size_bytes", "created_at"
+ * (ms), "nodes": [names]}, one a name and digest. The caller owns it. */
 json_t *fleet_templates(struct fleet *fleet) MUST_USE;
 
 /** The highest incarnation the node was heard of in; 0 when it is not known. */
@@ -124,10 +124,10 @@ struct fleet_message {
 /** Drops what it owns and zeroes it. */
 void fleet_message_done(struct fleet_message *message);
 
-/** Opens bytes from the wire, under the node's key in force, or the next one while it is re-keyed: that is in force from
- *  then on. ERROR_UNAUTHENTICATED (one sentence) when they do not open or came before, or when the
- *  incarnation is lower than one seen; ERROR_CONFLICT when a message that opened is too old, or its clock is off: such one
- *  has head and json set, and may be answered. Loop thread. */
+/** Opens bytes from the wire, under the node's key in force, or the next one while it is re-keyed: that is in force
+ * from then on. ERROR_UNAUTHENTICATED (one sentence) when they do not open or came before, or when the incarnation is
+ * lower than one seen; ERROR_CONFLICT when a message that opened is too old, or its clock is off: such one has head and
+ * json set, and may be answered. Loop thread. */
 bool fleet_open(struct fleet *fleet, const void *bytes, size_t size, struct fleet_message *message,
                 struct error *err) MUST_USE;
 
@@ -142,8 +142,8 @@ void fleet_left(struct fleet *fleet, const char *node, enum fleet_kind kind);
 /** Checks a heartbeat's own fields into the message. ERROR_INVALID. */
 bool fleet_check_heartbeat(struct fleet *fleet, struct fleet_message *message, struct error *err) MUST_USE;
 
-/** Makes incarnation, URL and epoch durable where they are new, and numbers ahead of those used: part of the heartbeat's rule.
- *  KV_FAILED, ERROR_CONFLICT when it ran for a later one before. Ledger thread. */
+/** Makes incarnation, URL and epoch durable where they are new, and numbers ahead of those used: part of the
+ * heartbeat's rule. KV_FAILED, ERROR_CONFLICT when it ran for a later one before. Ledger thread. */
 enum kv_outcome fleet_heartbeat_rule(struct fleet *fleet, struct kv *kv, const struct fleet_message *message,
                                      struct error *err);
 

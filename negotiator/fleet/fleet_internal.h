@@ -34,9 +34,9 @@ struct fleet_node {
     char url[FLEET_URL_BYTES];
     char isolations[FLEET_ISOLATIONS][LINK_NODE_BYTES];
     size_t isolation_count;
-    json_t *templates;                        /* owned: as it told them in this incarnation; NULL: nothing */
-    struct fleet_keys keys;                   /* of `epoch` */
-    uint32_t epoch, next_epoch;               /* as in its row; epoch may be ahead of it until its next heartbeat */
+    json_t *templates;          /* owned: as it told them in this incarnation; NULL: nothing */
+    struct fleet_keys keys;     /* of `epoch` */
+    uint32_t epoch, next_epoch; /* as in its row; epoch may be ahead of it until its next heartbeat */
     bool draining, has_public_key;
     uint8_t public_key[32];                   /* its launcher's */
     int64_t clock_off_ms;                     /* of its last heartbeat */

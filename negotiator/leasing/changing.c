@@ -114,9 +114,8 @@ static void finish(struct changing *changing)
 
 static const char *action_of(const struct changing *changing)
 {
-    static const char *const ACTIONS[] = {[CHANGING_PAUSE] = "sandbox.pause",
-                                          [CHANGING_RESUME] = "sandbox.resume",
-                                          [CHANGING_UPDATE] = "sandbox.update"};
+    static const char *const ACTIONS[] = {
+        [CHANGING_PAUSE] = "sandbox.pause", [CHANGING_RESUME] = "sandbox.resume", [CHANGING_UPDATE] = "sandbox.update"};
     return ACTIONS[changing->verb];
 }
 
@@ -126,7 +125,9 @@ static bool audit(struct work *work, const struct changing *changing, const char
     const struct sandbox *sandbox = &changing->sandbox;
     struct audit_record record = {.node = sandbox->node,
                                   .action = action_of(changing),
-                                  .outcome = done ? "ok" : changing->by_itself ? "failed" : "refused",
+                                  .outcome = done                  ? "ok"
+                                             : changing->by_itself ? "failed"
+                                                                   : "refused",
                                   .principal = changing->by_itself ? sandbox->principal : NULL,
                                   .status = done ? 200 : error_http_status(changing->refusal.kind),
                                   .sandbox_id = sandbox->revision ? sandbox->id : changing->sandbox_id,
@@ -162,9 +163,8 @@ static bool is_name_free(struct work *work, struct changing *changing)
         return true;
     if (!store_get_name(work, sandbox->principal, changing->wanted.name, holder))
         return false;
-    return holder[0] == '\0' ||
-           error_set(&changing->refusal, ERROR_CONFLICT, "the name %s is taken by sandbox %s", changing->wanted.name,
-                     holder);
+    return holder[0] == '\0' || error_set(&changing->refusal, ERROR_CONFLICT, "the name %s is taken by sandbox %s",
+                                          changing->wanted.name, holder);
 }
 
 static bool has_resources(const struct resources *resources)
@@ -185,8 +185,7 @@ static bool check(struct work *work, struct changing *changing)
     if (changing->sandbox.revision == 0 || !is_ours)
         return error_set(&changing->refusal, ERROR_NOT_FOUND, "no sandbox %s", changing->sandbox_id);
     changing->needs_node = changing->verb != CHANGING_UPDATE || has_resources(&changing->wanted.resources);
-    return is_open(changing) && is_name_free(work, changing) &&
-           (!changing->needs_node || is_reachable(work, changing));
+    return is_open(changing) && is_name_free(work, changing) && (!changing->needs_node || is_reachable(work, changing));
 }
 
 static enum kv_outcome refuse(struct work *work, struct changing *changing)
@@ -207,7 +206,9 @@ static enum kv_outcome check_rule(struct kv *kv, void *argument, struct error *e
     sandbox_done(&changing->sandbox);
     if (!check(&work, changing)) {
         changing->skipped = changing->by_itself; /* the next look sees what it is */
-        return changing->refusal.kind == ERROR_NONE ? KV_FAILED : changing->by_itself ? KV_APPLIED : refuse(&work, changing);
+        return changing->refusal.kind == ERROR_NONE ? KV_FAILED
+               : changing->by_itself                ? KV_APPLIED
+                                                    : refuse(&work, changing);
     }
     changing->skipped = changing->by_itself && changing->sandbox.state != SANDBOX_ACTIVE;
     return KV_APPLIED;
@@ -354,11 +355,11 @@ static json_t *message_of(const struct changing *changing)
     json_t *message = json_pack("{s:s, s:s}", "call", CALLS[changing->verb], "id", changing->sandbox_id);
     if (changing->verb != CHANGING_UPDATE)
         return message;
-    json_t *limits = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "cpu_milli", (json_int_t)resources->cpu_milli,
-                               "memory_bytes", resources->memory_mb * MIB, "disk_bytes", resources->disk_mb * MIB,
-                               "pids", (json_int_t)resources->pids, "open_files", (json_int_t)resources->open_files,
-                               "commands", (json_int_t)resources->processes, "output_bytes",
-                               resources->output_mb * MIB);
+    json_t *limits =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "cpu_milli", (json_int_t)resources->cpu_milli, "memory_bytes",
+                  resources->memory_mb * MIB, "disk_bytes", resources->disk_mb * MIB, "pids",
+                  (json_int_t)resources->pids, "open_files", (json_int_t)resources->open_files, "commands",
+                  (json_int_t)resources->processes, "output_bytes", resources->output_mb * MIB);
     json_object_update(message, limits);
     json_decref(limits);
     return message;

@@ -93,12 +93,11 @@ static bool place(const struct work *work, struct negotiation *n)
                                     .node = node[0] ? node : NULL};
     if (node[0] && strcmp(node, n->placed) != 0)
         n->placed[0] = '\0';
-    if (n->placed[0] == '\0' &&
-        !nodes->place(nodes->context, &where, n->placed, &n->placed_epoch, &n->refusal)) {
+    if (n->placed[0] == '\0' && !nodes->place(nodes->context, &where, n->placed, &n->placed_epoch, &n->refusal)) {
         n->placed[0] = '\0';
         if (node[0])
-            (void)error_prefix(&n->refusal, "%s%s lies on one node", n->sandbox.snapshot[0] ? "snapshot " : "its volume",
-                               n->wanted.snapshot);
+            (void)error_prefix(&n->refusal, "%s%s lies on one node",
+                               n->sandbox.snapshot[0] ? "snapshot " : "its volume", n->wanted.snapshot);
         return false;
     }
     memcpy(n->sandbox.node, n->placed, sizeof n->sandbox.node);
@@ -127,4 +126,3 @@ bool creating_decide(struct work *work, struct negotiation *n, uint64_t stale, s
     store_watch(work, sandbox, work->now + ENDING_DESTROY_AGAIN_MS);
     return volumes_take(work, sandbox) && negotiate_remember(work, n, once);
 }
-

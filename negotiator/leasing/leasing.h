@@ -113,8 +113,8 @@ struct negotiation {
     struct leasing *leasing;
     struct negotiation *next; /* in the list of those who wait for one sandbox */
     bool must_wait, told;
-    bool is_ahead;  /* the token would be issued too far ahead of the clock */
-    unsigned holds; /* how often it was held back for that */
+    bool is_ahead;                   /* the token would be issued too far ahead of the clock */
+    unsigned holds;                  /* how often it was held back for that */
     char placed[SANDBOX_NODE_BYTES]; /* where an earlier run of the rule placed it; "" nowhere */
     uint32_t placed_epoch;
 };

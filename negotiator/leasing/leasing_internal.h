@@ -41,15 +41,15 @@ struct leasing {
     int64_t started_ms;       /* wall clock */
     struct starting starting; /* ledger thread */
     struct strangers *strangers;
-    struct holding holding;          /* ledger thread */
-    struct retention retention;      /* ledger thread */
-    struct marks *marks;             /* ledger thread */
-    struct revocations *revocations; /* ledger thread */
-    struct allowance *allowance;     /* ledger thread */
-    struct presence presence;        /* ledger thread */
-    struct reaper reaper;            /* ledger thread */
-    struct changes changes;          /* ledger thread */
-    struct keeping *taken;           /* snapshots that are under way; ledger thread (keeping/) */
+    struct holding holding;                   /* ledger thread */
+    struct retention retention;               /* ledger thread */
+    struct marks *marks;                      /* ledger thread */
+    struct revocations *revocations;          /* ledger thread */
+    struct allowance *allowance;              /* ledger thread */
+    struct presence presence;                 /* ledger thread */
+    struct reaper reaper;                     /* ledger thread */
+    struct changes changes;                   /* ledger thread */
+    struct keeping *taken;                    /* snapshots that are under way; ledger thread (keeping/) */
     struct volumes_question *dropped_volumes; /* volumes that are being deleted; ledger thread (keeping/) */
 };
 
@@ -161,7 +161,16 @@ void changes_done(struct changes *changes);
 
 /* reconcile.c: one look at one sandbox, whatever brings it about. */
 
-enum look_act { LOOK_NOTHING, LOOK_PREPARE, LOOK_DESTROY, LOOK_PAUSE, LOOK_DEADLINE, LOOK_LOST, LOOK_MARK, LOOK_UNKNOWN };
+enum look_act {
+    LOOK_NOTHING,
+    LOOK_PREPARE,
+    LOOK_DESTROY,
+    LOOK_PAUSE,
+    LOOK_DEADLINE,
+    LOOK_LOST,
+    LOOK_MARK,
+    LOOK_UNKNOWN
+};
 
 struct look {
     struct leasing *leasing;

@@ -110,7 +110,8 @@ bool negotiate_audit(struct work *work, const struct negotiation *n)
         scope_format(&n->claims.scopes, scope);
     int status = granted ? (n->created ? 201 : 200) : error_http_status(n->refusal.kind);
     char detail[64] = "";
-    if (granted && n->created && n->sandbox.snapshot[0] && !text_format(detail, sizeof detail, "began with snapshot %s", n->sandbox.snapshot))
+    if (granted && n->created && n->sandbox.snapshot[0] &&
+        !text_format(detail, sizeof detail, "began with snapshot %s", n->sandbox.snapshot))
         detail[0] = '\0';
     struct audit_record record = {.node = n->sandbox.node,
                                   .action = "negotiate",

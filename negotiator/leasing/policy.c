@@ -45,8 +45,8 @@ bool policy_check_template(const struct leasing *leasing, enum role role, const 
     const struct leasing_policy *policy = &leasing->options.policy;
     const char *globs = role == ROLE_ADMIN ? policy->templates_admin : policy->templates_user;
     return leasing_allows_template(leasing, role, name) ||
-           error_set(refusal, ERROR_FORBIDDEN, "role %s may not use template %s; allowed: %.120s", role_name(role), name,
-                     globs && globs[0] ? globs : "none");
+           error_set(refusal, ERROR_FORBIDDEN, "role %s may not use template %s; allowed: %.120s", role_name(role),
+                     name, globs && globs[0] ? globs : "none");
 }
 
 bool policy_gives_root(const struct leasing *leasing, enum role role)

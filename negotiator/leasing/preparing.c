@@ -26,14 +26,14 @@ static void add_volumes(json_t *asked, const struct leasing *leasing, const stru
 json_t *preparing_message(const struct leasing *leasing, const struct sandbox *sandbox)
 {
     const struct resources *resources = &sandbox->resources;
-    json_t *asked = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:s*}", "id", sandbox->id, "name",
-        sandbox->name, "template", sandbox->template_name, "isolation", sandbox->isolation, "cpu_milli",
-        (json_int_t)resources->cpu_milli, "memory_bytes", resources->memory_mb * MIB, "disk_bytes",
-        resources->disk_mb * MIB, "pids", (json_int_t)resources->pids, "open_files", (json_int_t)resources->open_files,
-        "commands", (json_int_t)resources->processes, "output_bytes", resources->output_mb * MIB, "deadline",
-        (json_int_t)sandbox->deadline, "epoch", (json_int_t)sandbox->epoch, "root", (int)sandbox->has_root, "snapshot",
-        sandbox->snapshot[0] ? sandbox->snapshot : NULL);
+    json_t *asked = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:s*}", "id",
+                              sandbox->id, "name", sandbox->name, "template", sandbox->template_name, "isolation",
+                              sandbox->isolation, "cpu_milli", (json_int_t)resources->cpu_milli, "memory_bytes",
+                              resources->memory_mb * MIB, "disk_bytes", resources->disk_mb * MIB, "pids",
+                              (json_int_t)resources->pids, "open_files", (json_int_t)resources->open_files, "commands",
+                              (json_int_t)resources->processes, "output_bytes", resources->output_mb * MIB, "deadline",
+                              (json_int_t)sandbox->deadline, "epoch", (json_int_t)sandbox->epoch, "root",
+                              (int)sandbox->has_root, "snapshot", sandbox->snapshot[0] ? sandbox->snapshot : NULL);
     json_object_set_new(asked, "env", sandbox->env ? json_incref(sandbox->env) : json_object());
     if (json_array_size(sandbox->volumes) > 0)
         add_volumes(asked, leasing, sandbox);

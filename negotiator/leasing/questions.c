@@ -74,7 +74,9 @@ static void hide_others(struct question *q)
 {
     json_decref(q->sandbox.metadata);
     json_decref(q->sandbox.threads);
-    q->sandbox.metadata = q->sandbox.threads = NULL;
+    json_decref(q->sandbox.volumes);
+    json_decref(q->sandbox.entrypoint);
+    q->sandbox.metadata = q->sandbox.threads = q->sandbox.volumes = q->sandbox.entrypoint = NULL;
     sandbox_add_thread(&q->sandbox, q->thread_id);
 }
 

@@ -144,15 +144,15 @@ static void add_later_fields(json_t *json, const struct sandbox *sandbox)
 
 char *sandbox_format(const struct sandbox *sandbox)
 {
-    json_t *json = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "id", sandbox->id,
-        "name", sandbox->name, "principal", sandbox->principal, "node", sandbox->node, "template",
-        sandbox->template_name, "isolation", sandbox->isolation, "state", sandbox_state_name(sandbox->state), "reason",
-        sandbox->reason, "idempotency", sandbox->idempotency, "resources", resources_format(&sandbox->resources),
-        "epoch", (json_int_t)sandbox->epoch, "node_epoch", (json_int_t)sandbox->node_epoch, "created_at",
-        (json_int_t)sandbox->created_at, "active_since", (json_int_t)sandbox->active_since, "state_since",
-        (json_int_t)sandbox->state_since, "ended_at", (json_int_t)sandbox->ended_at, "deadline",
-        (json_int_t)sandbox->deadline);
+    json_t *json =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "id",
+                  sandbox->id, "name", sandbox->name, "principal", sandbox->principal, "node", sandbox->node,
+                  "template", sandbox->template_name, "isolation", sandbox->isolation, "state",
+                  sandbox_state_name(sandbox->state), "reason", sandbox->reason, "idempotency", sandbox->idempotency,
+                  "resources", resources_format(&sandbox->resources), "epoch", (json_int_t)sandbox->epoch, "node_epoch",
+                  (json_int_t)sandbox->node_epoch, "created_at", (json_int_t)sandbox->created_at, "active_since",
+                  (json_int_t)sandbox->active_since, "state_since", (json_int_t)sandbox->state_since, "ended_at",
+                  (json_int_t)sandbox->ended_at, "deadline", (json_int_t)sandbox->deadline);
     add_later_fields(json, sandbox);
     return dump(json);
 }
@@ -219,12 +219,12 @@ static bool read_row(struct sandbox *to, json_t *json)
     struct texts texts;
     json_t *resources = NULL;
     json_int_t epoch = 0, node_epoch = 0, created = 0, active = 0, since = 0, ended = 0, deadline = 0;
-    int code = json_unpack(json, "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-                           "id", &texts.id, "name", &texts.name, "principal", &texts.principal, "node", &texts.node,
-                           "template", &texts.template_name, "isolation", &texts.isolation, "state", &texts.state,
-                           "reason", &texts.reason, "idempotency", &texts.idempotency, "resources", &resources, "epoch",
-                           &epoch, "node_epoch", &node_epoch, "created_at", &created, "active_since", &active,
-                           "state_since", &since, "ended_at", &ended, "deadline", &deadline);
+    int code = json_unpack(
+        json, "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "id", &texts.id,
+        "name", &texts.name, "principal", &texts.principal, "node", &texts.node, "template", &texts.template_name,
+        "isolation", &texts.isolation, "state", &texts.state, "reason", &texts.reason, "idempotency",
+        &texts.idempotency, "resources", &resources, "epoch", &epoch, "node_epoch", &node_epoch, "created_at", &created,
+        "active_since", &active, "state_since", &since, "ended_at", &ended, "deadline", &deadline);
     if (code != 0 || !take_texts(to, &texts) || !read_resources(&to->resources, resources))
         return false;
     to->epoch = (uint32_t)epoch;

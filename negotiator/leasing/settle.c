@@ -127,8 +127,7 @@ static bool settle_failed(struct work *work, struct settling *settling, struct s
     settling->outcome = settling->failure;
     if (!text_format(reason, sizeof reason, "failed: %.180s", settling->failure.message))
         return error_set(work->err, ERROR_INTERNAL, "a reason does not fit");
-    if (!volumes_unmake(work, sandbox, &settling->unmade) ||
-        !ending_finish(work, sandbox, SANDBOX_FAILED, reason))
+    if (!volumes_unmake(work, sandbox, &settling->unmade) || !ending_finish(work, sandbox, SANDBOX_FAILED, reason))
         return false;
     settling->destroy = sandbox_brief(sandbox); /* the node may have made it and only its answer was lost */
     struct negotiation *creator = creator_of(settling);

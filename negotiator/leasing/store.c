@@ -180,7 +180,8 @@ bool store_list_watched(struct work *work, const char *node, const char *after, 
                         size_t limit, size_t *count)
 {
     struct watch_walk walk = {.after = after, .ids = ids, .limit = limit};
-    struct store_row first = store_key("watch", node, after), end = store_key("watch", node, "~"); /* '~' is after every id */
+    struct store_row first = store_key("watch", node, after),
+                     end = store_key("watch", node, "~"); /* '~' is after every id */
     bool read = kv_range(work->kv, first.text, end.text, 0, note_watched, &walk, work->err);
     *count = walk.count;
     return read;

@@ -106,7 +106,8 @@ bool wanted_check(const struct wanted *wanted, const struct wanted_limits *limit
     if (!is_word(wanted->template_name))
         return error_set(err, ERROR_INVALID, "template must be 1 to %d of A-Za-z0-9._:-", SANDBOX_WORD_BYTES - 1);
     if (wanted->snapshot[0] && !random_is_id(wanted->snapshot, "snp") && !sandbox_is_name(wanted->snapshot))
-        return error_set(err, ERROR_INVALID, "template \"snapshot:...\" must name a snapshot's id, or its name of a-z0-9-");
+        return error_set(err, ERROR_INVALID,
+                         "template \"snapshot:...\" must name a snapshot's id, or its name of a-z0-9-");
     if (!is_word(wanted->isolation))
         return error_set(err, ERROR_INVALID, "isolation must be 1 to %d of A-Za-z0-9._:-", SANDBOX_WORD_BYTES - 1);
     if (wanted->name[0] && (!sandbox_is_name(wanted->name) || text_equal(wanted->name, "auto")))
@@ -154,7 +155,8 @@ static bool differs_from_row(int64_t asked, int64_t is)
 static bool has_other_template(const struct wanted *wanted, const struct sandbox *sandbox)
 {
     if (wanted->snapshot[0])
-        return !text_equal(wanted->snapshot, sandbox->snapshot) && !text_equal(wanted->snapshot, sandbox->snapshot_name);
+        return !text_equal(wanted->snapshot, sandbox->snapshot) &&
+               !text_equal(wanted->snapshot, sandbox->snapshot_name);
     return wanted->template_name[0] && !text_equal(wanted->template_name, sandbox->template_name);
 }
 

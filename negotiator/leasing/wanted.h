@@ -7,12 +7,12 @@
 
 enum wanted_mode { WANTED_ENSURE, WANTED_ATTACH_ONLY, WANTED_CREATE_ONLY };
 
-#define WANTED_ACTOR_BYTES  160
-#define WANTED_DAY_S        86400
-#define WANTED_WAIT_MAX_S   300
-#define WANTED_ENV_MAX      64   /* variables */
-#define WANTED_ENV_BYTES    4095 /* of all "NAME=value", each with an end: what a node keeps (sandboxd ENV_BYTES) */
-#define WANTED_METADATA_MAX 32   /* pairs */
+#define WANTED_ACTOR_BYTES      160
+#define WANTED_DAY_S            86400
+#define WANTED_WAIT_MAX_S       300
+#define WANTED_ENV_MAX          64   /* variables */
+#define WANTED_ENV_BYTES        4095 /* of all "NAME=value", each with an end: what a node keeps (sandboxd ENV_BYTES) */
+#define WANTED_METADATA_MAX     32   /* pairs */
 #define WANTED_ENTRYPOINT_MAX   64   /* texts */
 #define WANTED_ENTRYPOINT_BYTES 8192 /* of all, each with an end */
 #define WANTED_VOLUMES_MAX      8
@@ -36,8 +36,8 @@ struct wanted {
     enum on_idle on_idle;
     json_t *env, *metadata; /* owned, or NULL */
     json_t *entrypoint;     /* owned, or NULL: a list of texts */
-    /* owned, or NULL: a list of {"kind": "named" | "host", "source", "sub_path", "path", "read_only", "size_mb"}, all of
-     * them there; "" and 0: not given */
+    /* owned, or NULL: a list of {"kind": "named" | "host", "source", "sub_path", "path", "read_only", "size_mb"}, all
+     * of them there; "" and 0: not given */
     json_t *volumes;
     char name[SANDBOX_NAME_BYTES];
     char actor[WANTED_ACTOR_BYTES]; /* "human", "human:<id>", "agent:<id>" */

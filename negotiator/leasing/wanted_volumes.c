@@ -1,5 +1,5 @@
-/* wanted_volumes.c - what may be asked for as volumes. What a host's folder is, and whether it may be had, only its node
- * knows. */
+/* wanted_volumes.c - what may be asked for as volumes. What a host's folder is, and whether it may be had, only its
+ * node knows. */
 #include "negotiator/leasing/wanted.h"
 #include "shared/base/text.h"
 

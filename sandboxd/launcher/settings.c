@@ -49,7 +49,8 @@ enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
 static const char *const FOREIGN[] = {
     "host",    "port",         "negotiator_user", "negotiator_uid",  "map_mb",    "ttl_default",
     "ttl_max", "idle_timeout", "lease_lifetime",  "cpu_milli",       "memory_mb", "disk_mb",
-    "pids",    "node_calls",   "call_timeout",    "audit_keep_days", NULL};
+    "pids",    "node_calls",   "call_timeout",    "audit_keep_days", "templates_user", "templates_admin",
+    "root_roles", "snapshots_max", "volumes_max", NULL};
 
 static bool check_words(const struct settings *settings, struct error *err)
 {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 struct node_caller {
-    CURL *curl; /* NULL until the first call */
+    CURL *curl;                   /* NULL until the first call */
     const atomic_bool *cancelled; /* NULL: never */
 };
 

@@ -14,8 +14,8 @@ struct node_caller *node_caller_new(void);
 void node_caller_free(struct node_caller *caller);
 DEFINE_AUTO(node_caller)
 
-/** From now on a call of it ends with ERROR_NODE_UNREACHABLE within about a second of *flag being true; NULL: none does.
- *  The flag outlives the calls. */
+/** From now on a call of it ends with ERROR_NODE_UNREACHABLE within about a second of *flag being true; NULL: none
+ * does. The flag outlives the calls. */
 void node_caller_cancel_by(struct node_caller *caller, const atomic_bool *flag);
 
 /** POSTs `body` as application/octet-stream to an http or https URL, through no proxy, following no redirect; *reply

@@ -1,5 +1,5 @@
-/** keeping.h - what outlives a sandbox: taking, finding, listing and deleting snapshots. A dialect asks, the rules run on
- *  the ledger thread. */
+/** keeping.h - what outlives a sandbox: taking, finding, listing and deleting snapshots. A dialect asks, the rules run
+ * on the ledger thread. */
 #pragma once
 
 #include "negotiator/leasing/keeping/snapshot.h"
@@ -23,9 +23,9 @@ struct keeping {
     char *token;                      /* owned. TAKE: the capability that asks, in place of an API key; NULL none */
     char sandbox_id[RANDOM_ID_BYTES]; /* TAKE; LIST: only those of it, or "" */
     char snapshot_id[RANDOM_ID_BYTES];
-    char name[SANDBOX_NAME_BYTES]; /* TAKE: "" one is picked; LIST: only that one, or "" */
-    char cursor[RANDOM_ID_BYTES];  /* LIST: where to go on, or "" */
-    size_t limit;                  /* LIST: 1..KEEPING_LIST_MAX; 0: that */
+    char name[SANDBOX_NAME_BYTES];                           /* TAKE: "" one is picked; LIST: only that one, or "" */
+    char cursor[RANDOM_ID_BYTES];                            /* LIST: where to go on, or "" */
+    size_t limit;                                            /* LIST: 1..KEEPING_LIST_MAX; 0: that */
     void (*answered)(void *cookie, struct keeping *keeping); /* on the ledger thread; the callee's from then on */
     void *cookie;
 
@@ -39,7 +39,7 @@ struct keeping {
     struct leasing *leasing; /* private, as all below */
     struct keeping *later;   /* in the list of those that are under way */
     bool is_called;
-    struct error failure;             /* of the node */
+    struct error failure;                                                /* of the node */
     char template_name[SANDBOX_WORD_BYTES], storage[SANDBOX_WORD_BYTES]; /* as it said */
     int64_t size_bytes;
     /* Of the capability: for the record. */

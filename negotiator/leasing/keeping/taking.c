@@ -121,8 +121,8 @@ static bool has_room(struct work *work, struct keeping *k, const char *owner)
     size_t count = 0, most = work->leasing->options.policy.snapshots_max;
     if (!snapshot_count(work, owner, most, &count))
         return false;
-    return count < most || error_set(&k->refusal, ERROR_QUOTA, "%s has %zu snapshots, the most allowed; delete one",
-                                     owner, most);
+    return count < most ||
+           error_set(&k->refusal, ERROR_QUOTA, "%s has %zu snapshots, the most allowed; delete one", owner, most);
 }
 
 static bool name_it(struct work *work, struct keeping *k)

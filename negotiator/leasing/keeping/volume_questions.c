@@ -192,12 +192,12 @@ void volume_call_drop(struct leasing *leasing, const char *node, const char *pri
     const struct leasing_nodes *nodes = &leasing->options.nodes;
     char owner[LEASING_OWNER_BYTES];
     leasing_owner(leasing, principal, owner);
-    nodes->call(nodes->context, node,
-                json_pack("{s:s, s:s, s:s}", "call", "volume_drop", "owner", owner, "name", name), done, cookie);
+    nodes->call(nodes->context, node, json_pack("{s:s, s:s, s:s}", "call", "volume_drop", "owner", owner, "name", name),
+                done, cookie);
 }
 
-/* Rules that ran in one batch with the check may have given it to a sandbox: so it is checked again once nobody can take
- * it any more. */
+/* Rules that ran in one batch with the check may have given it to a sandbox: so it is checked again once nobody can
+ * take it any more. */
 static enum kv_outcome recheck_rule(struct kv *kv, void *argument, struct error *err)
 {
     struct volumes_question *q = argument;

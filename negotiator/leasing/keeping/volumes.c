@@ -25,7 +25,8 @@ bool volume_parse(struct volume *volume, const char *name, const struct kv_value
 {
     struct volume read = {.revision = value->revision};
     json_t *json = value->revision ? json_loadb(value->data, value->size, 0, NULL) : NULL;
-    bool good = text_copy(read.name, sizeof read.name, name) && (value->revision == 0 || (json && read_row(&read, json)));
+    bool good =
+        text_copy(read.name, sizeof read.name, name) && (value->revision == 0 || (json && read_row(&read, json)));
     json_decref(json);
     if (!good)
         return error_set(err, ERROR_INTERNAL, "the row of volume %.40s is damaged", name);
@@ -65,7 +66,6 @@ static struct store_row used_key(const struct sandbox *sandbox, const char *name
         second[0] = '\0'; /* cannot be: both were bounded */
     return store_key("volused", sandbox->principal, second);
 }
-
 
 static bool note_used(void *cookie, const char *key, const struct kv_value *value UNUSED)
 {
@@ -118,8 +118,8 @@ static bool has_room(struct work *work, const char *principal, size_t wanted, st
     struct store_row prefix = store_key("volume", principal, "");
     if (!kv_range(work->kv, prefix.text, NULL, most, count_one, &count, work->err))
         return false;
-    return count + wanted <= most || error_set(refusal, ERROR_QUOTA, "%s has %zu volumes of at most %zu; delete one",
-                                               principal, count, most);
+    return count + wanted <= most ||
+           error_set(refusal, ERROR_QUOTA, "%s has %zu volumes of at most %zu; delete one", principal, count, most);
 }
 
 bool volumes_place(struct work *work, struct sandbox *sandbox, struct error *refusal)

@@ -1,5 +1,6 @@
-/** volumes.h - named volumes: what of a principal's outlives its sandboxes without a snapshot. A volume lies on the node of
- *  the sandbox that it was made for; who wants it is placed there. What a node keeps it knows by the owner's hash.
+/** volumes.h - named volumes: what of a principal's outlives its sandboxes without a snapshot. A volume lies on the
+ * node of the sandbox that it was made for; who wants it is placed there. What a node keeps it knows by the owner's
+ * hash.
  *
  *    volume/<principal>/<name>         {"node", "size_mb", "created_at", "made_by"}
  *    volused/<principal>/<name>/<id>   "": a sandbox that has it, until that has ended
@@ -32,7 +33,7 @@ enum volumes_verb {
 struct volumes_question {
     enum volumes_verb verb;
     struct caller caller;
-    char name[WANTED_VOLUME_BYTES];                              /* DROP */
+    char name[WANTED_VOLUME_BYTES];                             /* DROP */
     void (*answered)(void *cookie, struct volumes_question *q); /* on the ledger thread; the callee's from then on */
     void *cookie;
 
@@ -57,8 +58,8 @@ void leasing_ask_volumes(struct leasing *leasing, struct volumes_question *quest
 
 /* ---- for the rules of a sandbox alone; ledger thread ---- */
 
-/** Where a new sandbox has to be for its volumes: sandbox->node ("": anywhere) is set. *refusal: CONFLICT when they lie on
- *  different nodes, or one is being deleted; QUOTA. */
+/** Where a new sandbox has to be for its volumes: sandbox->node ("": anywhere) is set. *refusal: CONFLICT when they lie
+ * on different nodes, or one is being deleted; QUOTA. */
 bool volumes_place(struct work *work, struct sandbox *sandbox, struct error *refusal) MUST_USE;
 /** It is placed: its volumes that are not there yet are made with it, and all are in use. */
 bool volumes_take(struct work *work, const struct sandbox *sandbox) MUST_USE;

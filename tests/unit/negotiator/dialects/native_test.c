@@ -284,8 +284,12 @@ static void changes(void)
     const json_t *resources = json_object_get(json_object_get(other.json, "sandbox"), "resources");
     CHECK(json_integer_value(json_object_get(resources, "memory_mb")) == 64 &&
           json_integer_value(json_object_get(resources, "open_files")) == 64);
-    static const char *const WRONG[] = {"{\"template\":\"x\"}", "{\"resources\":{\"memory_mb\":1}}", "{\"on_idle\":\"x\"}",
-                                        "{\"name\":\"-\"}", "{", "[]"};
+    static const char *const WRONG[] = {"{\"template\":\"x\"}",
+                                        "{\"resources\":{\"memory_mb\":1}}",
+                                        "{\"on_idle\":\"x\"}",
+                                        "{\"name\":\"-\"}",
+                                        "{",
+                                        "[]"};
     for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++) {
         AUTO_ANSWER wrong = as(stage.ada, "PATCH", path, WRONG[i]);
         CHECK(wrong.status == 400);
@@ -324,7 +328,8 @@ static void snapshots(void)
     AUTO_ANSWER none = as(stage.ada, "POST", "/threads/kept2/sandbox", "{\"template\":\"snapshot:none\"}");
     CHECK(none.status == 404);
     AUTO_ANSWER dropped = as(stage.ada, "DELETE", one, ""), gone = as(stage.ada, "GET", one, "");
-    AUTO_ANSWER wrong = as(stage.ada, "GET", "/snapshots/x", ""), query = as(stage.ada, "GET", "/snapshots?limit=0", "");
+    AUTO_ANSWER wrong = as(stage.ada, "GET", "/snapshots/x", ""),
+                query = as(stage.ada, "GET", "/snapshots?limit=0", "");
     CHECK(dropped.status == 204 && gone.status == 404 && wrong.status == 404 && query.status == 400);
 }
 
@@ -334,11 +339,12 @@ static void volumes(void)
                           "{\"volumes\":[{\"name\":\"cache\",\"path\":\"/data\",\"size_mb\":5},"
                           "{\"host\":\"/srv\",\"path\":\"/srv\",\"read_only\":true,\"sub_path\":\"a/b\"}]}");
     CHECK(made.status == 201);
-    AUTO_ANSWER shown = as(stage.ada, "GET", "/threads/vol/sandbox", ""), list = as(stage.viewer, "GET", "/volumes", "");
+    AUTO_ANSWER shown = as(stage.ada, "GET", "/threads/vol/sandbox", ""),
+                list = as(stage.viewer, "GET", "/volumes", "");
     const json_t *told_volumes = json_object_get(json_object_get(shown.json, "sandbox"), "volumes");
-    json_t *expected = json_pack("[{s:s, s:s, s:b, s:i}, {s:s, s:s, s:s, s:b}]", "name", "cache", "path", "/data",
-                                 "read_only", 0, "size_mb", 5, "host", "/srv", "path", "/srv", "sub_path", "a/b",
-                                 "read_only", 1);
+    json_t *expected =
+        json_pack("[{s:s, s:s, s:b, s:i}, {s:s, s:s, s:s, s:b}]", "name", "cache", "path", "/data", "read_only", 0,
+                  "size_mb", 5, "host", "/srv", "path", "/srv", "sub_path", "a/b", "read_only", 1);
     CHECK(json_equal(told_volumes, expected));
     json_decref(expected);
     const json_t *first = json_array_get(json_object_get(list.json, "volumes"), 0);

@@ -185,22 +185,21 @@ static void stage_open(void)
                                                       .wall_ms = clock_wall_ms,
                                                       .boot_ns = clock_boot_ns},
                               &err);
-    stage.leasing = leasing_new(&(struct leasing_options){.ledger = stage.ledger,
-                                                          .master = &stage.master,
-                                                          .deployment = "dep_aaaaaaaaaaaaaaaaaaaa",
-                                                          .nodes = plane_nodes(stage.fleet),
-                                                          .limits = {.ttl_default_s = 900,
-                                                                     .ttl_max_s = 3600,
-                                                                     .idle_timeout_s = 3600,
-                                                                     .max_lifetime_s = 28800,
-                                                                     .max_lifetime_max_s = 86400,
-                                                                     .resources = {.cpu_milli = 1000, .memory_mb = 512, .disk_mb = 1024, .pids = 256}},
-                                                          .policy = {.snapshots_max = 5, .volumes_max = 3},
-                                                          .wall_ms = clock_wall_ms});
-    stage.plane = (struct plane){.leasing = stage.leasing,
-                                 .fleet = stage.fleet,
-                                 .ledger = stage.ledger,
-                                 .principals = stage.principals};
+    stage.leasing = leasing_new(&(struct leasing_options){
+        .ledger = stage.ledger,
+        .master = &stage.master,
+        .deployment = "dep_aaaaaaaaaaaaaaaaaaaa",
+        .nodes = plane_nodes(stage.fleet),
+        .limits = {.ttl_default_s = 900,
+                   .ttl_max_s = 3600,
+                   .idle_timeout_s = 3600,
+                   .max_lifetime_s = 28800,
+                   .max_lifetime_max_s = 86400,
+                   .resources = {.cpu_milli = 1000, .memory_mb = 512, .disk_mb = 1024, .pids = 256}},
+        .policy = {.snapshots_max = 5, .volumes_max = 3},
+        .wall_ms = clock_wall_ms});
+    stage.plane = (struct plane){
+        .leasing = stage.leasing, .fleet = stage.fleet, .ledger = stage.ledger, .principals = stage.principals};
     struct http_server_options options = {.host = "127.0.0.1",
                                           .loops = 2,
                                           .name = "negotiator",

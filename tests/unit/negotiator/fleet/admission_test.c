@@ -200,7 +200,8 @@ static bool is_placed_on(struct stage *stage, const char *expected)
     char node[LINK_NODE_BYTES] = "";
     uint32_t epoch = 0;
     struct error err = {0};
-    return fleet_place(stage->fleet, &(struct fleet_wish){.isolation = "auto"}, node, &epoch, &err) && strcmp(node, expected) == 0;
+    return fleet_place(stage->fleet, &(struct fleet_wish){.isolation = "auto"}, node, &epoch, &err) &&
+           strcmp(node, expected) == 0;
 }
 
 /* --- enrolment --- */

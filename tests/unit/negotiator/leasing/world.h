@@ -36,7 +36,7 @@ struct world {
     struct error refusal; /* of FAKE_REFUSES */
     const char *only;     /* mode is of this call alone, all others are answered; NULL: of all */
     struct fake_call *first, **last;
-    bool stopping;
+    bool stopping, answering;
     json_t *log;           /* every message, in order */
     enum node_life life;   /* of every node */
     struct error no_place; /* kind ERROR_NONE: there is room */
@@ -169,11 +169,14 @@ static void *fake_node(void *argument)
             refusal = world->refusal;
         if (world->stopping)
             error_set(&refusal, ERROR_NODE_UNREACHABLE, "stopped");
+        world->answering = true;
         pthread_mutex_unlock(&world->mutex);
         fake_answer(call, &refusal);
         json_decref(call->message);
         free(call);
         pthread_mutex_lock(&world->mutex);
+        world->answering = false;
+        pthread_cond_broadcast(&world->changed);
     }
     pthread_mutex_unlock(&world->mutex);
     return NULL;
@@ -205,8 +208,7 @@ static enum kv_outcome nothing_rule(struct kv *kv UNUSED, void *argument UNUSED,
     return KV_APPLIED;
 }
 
-/** Lets the ledger do what is due by now, what that brings about, and so on until nothing more is. */
-static UNUSED void settle(struct world *world)
+static void settle_ledger(struct world *world)
 {
     struct error err = {0};
     struct ledger_figures before, after;
@@ -216,6 +218,28 @@ static UNUSED void settle(struct world *world)
         CHECK(ledger_run(world->ledger, nothing_rule, NULL, &err));
         ledger_figures(world->ledger, &after);
     } while (after.rules > before.rules + 2);
+}
+
+/* Whether there was something to wait for. */
+static bool settle_node(struct world *world)
+{
+    pthread_mutex_lock(&world->mutex);
+    bool waited = false;
+    while (world->answering || fake_next(world)) {
+        waited = true;
+        pthread_cond_wait(&world->changed, &world->mutex);
+    }
+    pthread_mutex_unlock(&world->mutex);
+    return waited;
+}
+
+/** Lets the ledger do what is due by now, and the node answer what it does not hold back, what that brings about, and
+ *  so on until nothing more is. */
+static UNUSED void settle(struct world *world)
+{
+    do
+        settle_ledger(world);
+    while (settle_node(world));
 }
 
 static void world_begin(struct world *world)
