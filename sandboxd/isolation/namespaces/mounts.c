@@ -42,7 +42,7 @@ bool mounts_detach_propagation(struct error *err)
 /* A file of the area's own, if that name is free. */
 static void make_file(int folder, const char *path)
 {
-    AUTO_FD int fd = openat(folder, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    AUTO_FD int fd UNUSED = openat(folder, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 }
 
 /* Only where there is no etc yet, so that nobody else made it: an area may hold what a hostile sandbox left. What fails

@@ -97,7 +97,7 @@ int user_namespace_make(const struct user_namespace_map *uids, const struct user
     if (pid == 0)
         hold_namespace(ends[0]);
     close(ends[0]);
-    AUTO_FD int held = ends[1];
+    AUTO_FD int held UNUSED = ends[1];
     if (pid < 0) {
         error_set_errno(err, ERROR_INTERNAL, "clone3 with a user namespace");
         return -1;
