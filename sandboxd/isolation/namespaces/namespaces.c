@@ -25,9 +25,10 @@
 static struct {
     struct cgroup_layout layout;
     char *stage_path; /* NULL: there is none */
-    int seccomp, stage;
+    struct stage stage;
+    int seccomp;
     uint64_t covers; /* of /proc */
-} host = {.seccomp = -1, .stage = -1};
+} host = {.seccomp = -1, .stage = STAGE_NONE_INIT};
 
 /* "parley-<8 hex>": two deployments on one machine do not meet. FNV-1a, folded. */
 static void name_subtree(const char *state_folder, char name[static 16])
@@ -56,14 +57,14 @@ static bool start_cgroups(const char *state_folder, struct error *err)
 
 static bool start_stage(const char *state_folder, struct error *err)
 {
-    if (host.stage >= 0)
+    if (host.stage_path)
         return true;
     AUTO_FREE char *path = memory_printf("%s/sandboxd/stage", state_folder);
     host.covers = proc_find_covers();
-    host.stage = stage_make(path, err);
-    if (host.stage >= 0)
-        host.stage_path = TAKE(path);
-    return host.stage >= 0;
+    if (!stage_make(path, &host.stage, err))
+        return false;
+    host.stage_path = TAKE(path);
+    return true;
 }
 
 static bool start(const char *state_folder, struct error *err)
@@ -99,6 +100,7 @@ static bool take_stats(uint32_t slot, struct isolation_sandbox *made, struct err
 static bool remove_failed(uint32_t slot)
 {
     (void)!cgroup_slot_kill(&host.layout, slot, NULL);
+    stage_remove_slot(&host.stage, slot);
     return cgroup_slot_remove(&host.layout, slot, NULL);
 }
 
@@ -107,7 +109,7 @@ static bool begin(const struct isolation_plan *plan, struct isolation_sandbox *m
     struct error why = {0};
     AUTO_CGROUP_SLOT slot = CGROUP_SLOT_NONE;
     const struct recipe_host all = {
-        .layout = &host.layout, .seccomp = host.seccomp, .stage = host.stage, .covers = host.covers};
+        .layout = &host.layout, .seccomp = host.seccomp, .stage = &host.stage, .covers = host.covers};
     bool mine = cgroup_slot_make(&host.layout, plan->slot, plan->uid_base, &slot, &why);
     if (mine && recipe_begin(&all, &slot, plan, made, &why)) {
         /* Now, while the child works; where that is too soon, is_warm or become will. */
@@ -199,6 +201,7 @@ static bool kill_slot(uint32_t slot, struct error *err)
 
 static bool remove_slot(uint32_t slot, struct error *err)
 {
+    stage_remove_slot(&host.stage, slot);
     return cgroup_slot_remove(&host.layout, slot, err);
 }
 
@@ -213,14 +216,12 @@ static void stop(void)
         cgroup_layout_remove(&host.layout);
     if (host.seccomp >= 0)
         close(host.seccomp);
-    if (host.stage >= 0) {
-        close(host.stage);
-        stage_remove(host.stage_path);
-    }
+    if (host.stage_path)
+        stage_remove(&host.stage, host.stage_path);
     free(host.stage_path);
     host.stage_path = NULL;
     host.layout = (struct cgroup_layout){0};
-    host.seccomp = host.stage = -1;
+    host.seccomp = -1;
 }
 
 const struct isolation_backend isolation_namespaces = {.name = "namespaces",

@@ -111,10 +111,11 @@ static bool clone_child(struct birth *birth, const struct cgroup_slot *slot, con
     return true;
 }
 
-/* Gives the child its ids, and the layers that only root can idmap. It never waits for the child. */
-static bool provide_layers(struct birth *birth, const struct isolation_plan *plan, struct error *err)
+/* Gives the child its ids, its nodes, and the layers that only root can idmap. It never waits for the child. */
+static bool provide_layers(struct birth *birth, const struct recipe_host *host, const struct isolation_plan *plan,
+                           struct error *err)
 {
-    if (!user_namespace_map(birth->pid, plan->uid_base, err))
+    if (!user_namespace_map(birth->pid, plan->uid_base, err) || !stage_make_slot(host->stage, plan->slot, err))
         return false;
     AUTO_FD int user_namespace = user_namespace_open(birth->pid, err);
     if (user_namespace < 0)
@@ -179,7 +180,7 @@ bool recipe_begin(const struct recipe_host *host, struct cgroup_slot *slot, cons
     struct recipe_child child = {.plan = plan, .host = host, .leaf = slot->leaf, .control = birth.control[1]};
     if (!clone_child(&birth, slot, &child, err))
         return false;
-    if (!provide_layers(&birth, plan, err) || !provide_rest(&birth, host, slot, plan, err)) {
+    if (!provide_layers(&birth, host, plan, err) || !provide_rest(&birth, host, slot, plan, err)) {
         kill_child(&birth);
         prefer_its_word(&birth, err);
         return false;

@@ -3,13 +3,14 @@
 
 #include "sandboxd/isolation/isolation.h"
 #include "sandboxd/isolation/namespaces/cgroups.h"
+#include "sandboxd/isolation/namespaces/stage.h"
 
 /** What start found, for all births; descriptors are borrowed. */
 struct recipe_host {
     const struct cgroup_layout *layout;
     int seccomp;     /* the filter's memfd */
-    int stage;       /* see stage.h */
     uint64_t covers; /* see proc.h */
+    const struct stage *stage;
 };
 
 /** Clones init into `slot`, which was made, gives it what only root can make, completes the slot meanwhile, and returns

@@ -46,7 +46,8 @@ static bool arrange(int *from, const int *to, size_t count, struct error *err)
 
 static bool take_descriptors(const struct recipe_child *child, struct error *err)
 {
-    int from[] = {child->control, child->host->seccomp, child->plan->init_program, child->leaf, child->host->stage};
+    int from[] = {child->control, child->host->seccomp, child->plan->init_program, child->leaf,
+                  child->host->stage->folder};
     const int to[] = {INHERIT_FD_CONTROL, INHERIT_FD_SECCOMP, FD_PROGRAM, FD_LEAF, FD_STAGE};
     if (!arrange(from, to, sizeof to / sizeof to[0], err))
         return false;
@@ -126,8 +127,8 @@ static bool take_rest(size_t *joins, struct error *err)
 
 static bool build(const struct recipe_child *child, size_t *joins, struct error *err)
 {
-    return make_root(child, err) && process_attributes_reset(err) && proc_make(child->host->covers, err) &&
-           devices_make(err) && mounts_pivot(err) && take_rest(joins, err);
+    return make_root(child, err) && process_attributes_reset(err) && stage_enter_slot(child->plan->slot, err) &&
+           proc_make(child->host->covers, err) && devices_make(err) && mounts_pivot(err) && take_rest(joins, err);
 }
 
 static bool silence_standard_streams(struct error *err)

@@ -4,71 +4,141 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-static const char *const FOLDERS[] = {STAGE_ROOT,    STAGE_USR, STAGE_AREA,       STAGE_NEW,
-                                      STAGE_NOTHING, STAGE_DEV, STAGE_DEV "/pts", STAGE_DEV "/shm"};
+enum { SLOT_PATH_BYTES = 32 };
+
+static const char *const FOLDERS[] = {STAGE_ROOT, STAGE_USR, STAGE_AREA, STAGE_NEW, STAGE_SLOTS, STAGE_OWN};
+
+/* --- of a slot: names below its folder --- */
+
+static const char *const SLOT_FOLDERS[] = {"dev", "dev/pts", "dev/shm", "nothing"};
 
 /* The harmless ones. They are the kernel's: it matters nothing whose mount they lie on. */
 static const struct node_row {
     const char *path;
     unsigned major, minor;
-} NODES[] = {{STAGE_DEV "/null", 1, 3},   {STAGE_DEV "/zero", 1, 5},    {STAGE_DEV "/full", 1, 7},
-             {STAGE_DEV "/random", 1, 8}, {STAGE_DEV "/urandom", 1, 9}, {STAGE_DEV "/tty", 5, 0}};
+} NODES[] = {{"dev/null", 1, 3},   {"dev/zero", 1, 5},    {"dev/full", 1, 7},
+             {"dev/random", 1, 8}, {"dev/urandom", 1, 9}, {"dev/tty", 5, 0}};
 
 static const struct link_row {
     const char *path, *to;
-} LINKS[] = {{STAGE_DEV "/ptmx", "pts/ptmx"},
-             {STAGE_DEV "/fd", "/proc/self/fd"},
-             {STAGE_DEV "/stdin", "/proc/self/fd/0"},
-             {STAGE_DEV "/stdout", "/proc/self/fd/1"},
-             {STAGE_DEV "/stderr", "/proc/self/fd/2"}};
+} LINKS[] = {{"dev/ptmx", "pts/ptmx"},
+             {"dev/fd", "/proc/self/fd"},
+             {"dev/stdin", "/proc/self/fd/0"},
+             {"dev/stdout", "/proc/self/fd/1"},
+             {"dev/stderr", "/proc/self/fd/2"}};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-static bool fill(int stage, struct error *err)
+static bool make_folders(int at, const char *const *folders, size_t count, struct error *err)
 {
-    for (size_t i = 0; i < COUNT(FOLDERS); i++) {
-        if (mkdirat(stage, FOLDERS[i], 0755) < 0 || fchmodat(stage, FOLDERS[i], 0755, 0) < 0)
-            return error_set_errno(err, ERROR_INTERNAL, "make %s of the stage", FOLDERS[i]);
+    for (size_t i = 0; i < count; i++) {
+        if (mkdirat(at, folders[i], 0755) < 0 || fchmodat(at, folders[i], 0755, 0) < 0)
+            return error_set_errno(err, ERROR_INTERNAL, "make %s of the stage", folders[i]);
     }
+    return true;
+}
+
+static bool fill_slot(int slot, struct error *err)
+{
+    if (!make_folders(slot, SLOT_FOLDERS, COUNT(SLOT_FOLDERS), err))
+        return false;
     for (size_t i = 0; i < COUNT(NODES); i++) {
-        if (mknodat(stage, NODES[i].path, S_IFCHR | 0666, makedev(NODES[i].major, NODES[i].minor)) < 0 ||
-            fchmodat(stage, NODES[i].path, 0666, 0) < 0)
+        if (mknodat(slot, NODES[i].path, S_IFCHR | 0666, makedev(NODES[i].major, NODES[i].minor)) < 0 ||
+            fchmodat(slot, NODES[i].path, 0666, 0) < 0)
             return error_set_errno(err, ERROR_INTERNAL, "make %s of the stage", NODES[i].path);
     }
     for (size_t i = 0; i < COUNT(LINKS); i++) {
-        if (symlinkat(LINKS[i].to, stage, LINKS[i].path) < 0)
+        if (symlinkat(LINKS[i].to, slot, LINKS[i].path) < 0)
             return error_set_errno(err, ERROR_INTERNAL, "link %s of the stage", LINKS[i].path);
     }
     return true;
 }
 
-int stage_make(const char *path, struct error *err)
+static void name_slot(char path[static SLOT_PATH_BYTES], uint32_t slot)
 {
-    if (!fd_make_folders(path, 0700, err))
-        return -1;
-    if (mount("parley", path, "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,nr_inodes=64,mode=0755") < 0) {
-        error_set_errno(err, ERROR_INTERNAL, "mount a stage at %s", path);
-        return -1;
-    }
-    AUTO_FD int stage = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (stage < 0)
-        error_set_errno(err, ERROR_INTERNAL, "open %s", path);
-    bool is_made = stage >= 0 && fill(stage, err);
-    if (is_made && mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NOEXEC, NULL) < 0)
-        is_made = error_set_errno(err, ERROR_INTERNAL, "make %s read-only", path);
-    if (is_made)
-        return TAKE_FD(stage);
-    stage_remove(path);
-    return -1;
+    snprintf(path, SLOT_PATH_BYTES, STAGE_SLOTS "/%" PRIu32, slot);
 }
 
-void stage_remove(const char *path)
+bool stage_make_slot(const struct stage *stage, uint32_t slot, struct error *err)
 {
+    char path[SLOT_PATH_BYTES];
+    name_slot(path, slot);
+    stage_remove_slot(stage, slot);
+    if (!make_folders(stage->writable, (const char *const[]){path}, 1, err))
+        return false;
+    AUTO_FD int folder = openat(stage->writable, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "open %s of the stage", path);
+    return fill_slot(folder, err);
+}
+
+void stage_remove_slot(const struct stage *stage, uint32_t slot)
+{
+    char path[SLOT_PATH_BYTES];
+    name_slot(path, slot);
+    AUTO_FD int folder = openat(stage->writable, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+        return;
+    for (size_t i = 0; i < COUNT(NODES); i++)
+        (void)unlinkat(folder, NODES[i].path, 0);
+    for (size_t i = 0; i < COUNT(LINKS); i++)
+        (void)unlinkat(folder, LINKS[i].path, 0);
+    for (size_t i = COUNT(SLOT_FOLDERS); i > 0; i--)
+        (void)unlinkat(folder, SLOT_FOLDERS[i - 1], AT_REMOVEDIR);
+    (void)unlinkat(stage->writable, path, AT_REMOVEDIR);
+}
+
+bool stage_enter_slot(uint32_t slot, struct error *err)
+{
+    char path[SLOT_PATH_BYTES];
+    name_slot(path, slot);
+    return mount(path, STAGE_OWN, NULL, MS_BIND, NULL) == 0 || error_set_errno(err, ERROR_INTERNAL, "bind %s", path);
+}
+
+/* --- the whole --- */
+
+static bool open_stage(const char *path, struct stage *stage, struct error *err)
+{
+    stage->folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    stage->writable = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (stage->folder < 0 || stage->writable < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "open %s", path);
+    if (!make_folders(stage->writable, FOLDERS, COUNT(FOLDERS), err))
+        return false;
+    return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NOEXEC, NULL) == 0 ||
+           error_set_errno(err, ERROR_INTERNAL, "make %s read-only", path);
+}
+
+bool stage_make(const char *path, struct stage *made, struct error *err)
+{
+    struct stage stage = STAGE_NONE;
+    if (!fd_make_folders(path, 0700, err))
+        return false;
+    /* Folders, nodes and links take no blocks; only the launcher writes, so that inodes need no bound. */
+    if (mount("parley", path, "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,nr_inodes=0,mode=0755") < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "mount a stage at %s", path);
+    if (!open_stage(path, &stage, err)) {
+        stage_remove(&stage, path);
+        return false;
+    }
+    *made = stage;
+    return true;
+}
+
+void stage_remove(struct stage *stage, const char *path)
+{
+    if (stage->folder >= 0)
+        close(stage->folder);
+    if (stage->writable >= 0)
+        close(stage->writable);
+    *stage = STAGE_NONE;
     (void)umount2(path, MNT_DETACH);
     (void)rmdir(path);
 }
