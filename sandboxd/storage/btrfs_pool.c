@@ -46,7 +46,8 @@ struct btrfs_pool {
     uint64_t size, max;       /* of the image */
     uint64_t headroom;        /* what is to be free */
     uint64_t free_before;     /* what was free when it was looked at last */
-    uint64_t wake_at;         /* boot ns; 0 never */
+    uint64_t wake_at;         /* boot ns */
+    bool is_recounting;       /* the kernel has given up counting: the log knows */
     bool is_mounted, is_told; /* told: the log knows that it cannot grow */
     uint64_t *dropped;        /* ids of deleted subvolumes whose quota groups may be there still */
     size_t dropped_count;
@@ -209,11 +210,22 @@ static uint64_t lacking(uint64_t is_free, uint64_t wanted)
     return is_free < wanted ? wanted - is_free : 0;
 }
 
+static void keep_counting(struct btrfs_pool *pool)
+{
+    bool is_counting = btrfs_quota_is_counting(pool->top, pool->sysfs);
+    if (!is_counting && !pool->is_recounting)
+        log_error("storage", "btrfs has stopped counting what sandboxes use; until it has counted anew no limit holds");
+    if (is_counting && pool->is_recounting)
+        log_info("storage", "btrfs has counted anew: disk limits hold");
+    pool->is_recounting = !is_counting;
+}
+
 /* Looks how much is free, grows it, says when to look again. */
 static void look(struct btrfs_pool *pool, uint64_t now_boot_ns)
 {
     struct btrfs_space space;
     struct error err = {0};
+    keep_counting(pool);
     if (!btrfs_space_read(pool->top, pool->sysfs, &space, &err)) {
         log_warn("storage", "%s", err.message);
         pool->wake_at = now_boot_ns + FULL_NS;
@@ -227,7 +239,8 @@ static void look(struct btrfs_pool *pool, uint64_t now_boot_ns)
         log_warn("storage", "the pool cannot grow: %s", err.message);
     pool->is_told = !ok;
     pool->free_before = space.data_free;
-    pool->wake_at = pool->size >= pool->max ? 0 : now_boot_ns + (!ok ? FULL_NS : is_busy || by ? BUSY_NS : IDLE_NS);
+    bool is_quiet = !ok || (pool->size >= pool->max && !pool->is_recounting);
+    pool->wake_at = now_boot_ns + (is_quiet ? FULL_NS : is_busy || by ? BUSY_NS : IDLE_NS);
 }
 
 void btrfs_pool_expect(struct btrfs_pool *pool, uint64_t bytes)
@@ -257,7 +270,7 @@ static void forget_dropped(struct btrfs_pool *pool, uint64_t now_boot_ns)
 {
     size_t kept = 0;
     for (size_t i = 0; i < pool->dropped_count; i++) {
-        if (!btrfs_quota_forget(pool->top, pool->dropped[i]))
+        if (!btrfs_quota_forget(pool->top, pool->sysfs, pool->dropped[i]))
             pool->dropped[kept++] = pool->dropped[i];
     }
     pool->dropped_count = kept;
@@ -270,16 +283,14 @@ static void forget_dropped(struct btrfs_pool *pool, uint64_t now_boot_ns)
 
 uint64_t btrfs_pool_next_wake(const struct btrfs_pool *pool)
 {
-    if (pool->forget_at == 0 || pool->wake_at == 0)
-        return pool->forget_at + pool->wake_at;
-    return pool->forget_at < pool->wake_at ? pool->forget_at : pool->wake_at;
+    return pool->forget_at && pool->forget_at < pool->wake_at ? pool->forget_at : pool->wake_at;
 }
 
 void btrfs_pool_wake(struct btrfs_pool *pool, uint64_t now_boot_ns)
 {
     if (pool->forget_at && now_boot_ns >= pool->forget_at)
         forget_dropped(pool, now_boot_ns);
-    if (pool->wake_at && now_boot_ns >= pool->wake_at)
+    if (now_boot_ns >= pool->wake_at)
         look(pool, now_boot_ns);
 }
 
@@ -312,7 +323,7 @@ struct btrfs_pool *btrfs_pool_open(const char *top, uint64_t bytes_max, struct e
         btrfs_pool_close(pool);
         return NULL;
     }
-    pool->wake_at = pool->size < pool->max ? 1 : 0;
+    pool->wake_at = 1;
     return pool;
 }
 

@@ -60,10 +60,35 @@ bool btrfs_quota_limit(int subvolume, uint64_t bytes, struct error *err)
            error_set_errno(err, ERROR_INTERNAL, "set a disk limit of %" PRIu64 " bytes", bytes);
 }
 
-bool btrfs_quota_forget(int top, uint64_t id)
+static bool counts(const char *sysfs, uint64_t id, const char *what, struct error *err)
+{
+    char name[NUMBER_BYTES];
+    uint64_t number = 1;
+    return text_format(name, sizeof name, "qgroups/0_%" PRIu64 "/%s", id, what) &&
+           btrfs_sysfs_number(sysfs, name, &number, err) && number != 0;
+}
+
+/* What is deleted grows no more, so 0 stays 0. */
+bool btrfs_quota_forget(int top, const char *sysfs, uint64_t id)
 {
     struct btrfs_ioctl_qgroup_create_args args = {.create = 0, .qgroupid = id};
+    struct error err = {0};
+    if (counts(sysfs, id, "referenced", &err) || counts(sysfs, id, "exclusive", &err))
+        return false;
+    if (err.kind != ERROR_NONE)
+        return true; /* the kernel has removed it */
     return ioctl(top, BTRFS_IOC_QGROUP_CREATE, &args) == 0 || errno != EBUSY;
+}
+
+bool btrfs_quota_is_counting(int top, const char *sysfs)
+{
+    uint64_t wrong = 0;
+    struct error err = {0};
+    if (btrfs_sysfs_number(sysfs, "qgroups/inconsistent", &wrong, &err) && wrong == 0)
+        return true;
+    if (wrong == 0 || !count_anew(top, &err))
+        log_error("storage", "disk limits hold nobody now: %s", err.message);
+    return false;
 }
 
 bool btrfs_quota_usage(int subvolume, const char *sysfs, uint64_t *bytes, struct error *err)

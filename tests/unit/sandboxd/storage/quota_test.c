@@ -497,6 +497,86 @@ static void check_counting(const char *name, const char *want)
     CHECK(system(command) == 0); // NOLINT(concurrency-mt-unsafe)
 }
 
+static bool is_counting(void)
+{
+    char command[200];
+    snprintf(command, sizeof command,
+             "id=$(findmnt -n -o UUID %s/sandboxd/storage/pool) && grep -qx 0 /sys/fs/btrfs/$id/qgroups/inconsistent",
+             fixture_state);
+    return system(command) == 0; // NOLINT(concurrency-mt-unsafe)
+}
+
+static void set_threshold_to_0(void)
+{
+    char command[200];
+    snprintf(command, sizeof command,
+             "id=$(findmnt -n -o UUID %s/sandboxd/storage/pool) && "
+             "echo 0 > /sys/fs/btrfs/$id/qgroups/drop_subtree_threshold",
+             fixture_state);
+    CHECK(system(command) == 0); // NOLINT(concurrency-mt-unsafe)
+}
+
+static void drop_tree(struct storage *storage)
+{
+    struct error err = {0};
+    struct storage_area area = STORAGE_AREA_NONE;
+    struct storage_job *job = NULL;
+    CHECK(storage_area_make(storage, SLOT, BASE, ROOMY, &area, &err));
+    int fd = fixture_area(&area);
+    for (int i = 0; i < 2000; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "root/upper/%d", i);
+        close(openat(fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+    }
+    CHECK(syncfs(fd) == 0);
+    close(fd);
+    CHECK(storage_snapshot_take(storage, &area, "snp_shared", &job, &err));
+    CHECK(storage_area_remove(storage, SLOT, &err));
+    (void)used_of_disk();
+}
+
+/* The kernel is made to give up, as it may when it drops a tall tree: it is made to count again. */
+static void test_recount(struct storage *storage)
+{
+    struct error err = {0};
+    struct storage_area area = STORAGE_AREA_NONE;
+    int why = 0;
+    set_threshold_to_0();
+    drop_tree(storage);
+    if (is_counting())
+        printf("this kernel goes on counting whatever is dropped\n");
+    for (int i = 0; i < 3000 && !is_counting(); i++) {
+        storage_wake(storage, clock_boot_ns() + 60000000000ULL);
+        usleep(10000);
+    }
+    CHECK(is_counting());
+    CHECK(storage_area_make(storage, SLOT, BASE, LIMIT, &area, &err));
+    int fd = fixture_area(&area);
+    CHECK(fixture_fill(fd, "root/upper/f", 2 * LIMIT, &why) <= LIMIT && (why == EDQUOT || why == ENOSPC));
+    close(fd);
+    CHECK(storage_area_remove(storage, SLOT, &err) && storage_snapshot_remove(storage, "snp_shared", &err));
+}
+
+/* Groups of removed areas are forgotten while others are just going: that must not end the counting for all. */
+static void test_forgetting(struct storage *storage)
+{
+    struct error err = {0};
+    struct storage_area area = STORAGE_AREA_NONE;
+    int why = 0;
+    for (uint32_t i = 0; i < 200; i++) {
+        CHECK(storage_area_make(storage, SLOT + i % 3, BASE, LIMIT, &area, &err));
+        int fd = fixture_area(&area);
+        CHECK(fixture_fill(fd, "root/upper/f", 256 * 1024ULL, &why) == 256 * 1024ULL);
+        CHECK(i % 16 != 0 || btrfs_util_sync_fd(fd) == BTRFS_UTIL_OK);
+        close(fd);
+        CHECK(storage_area_remove(storage, SLOT + i % 3, &err));
+        storage_wake(storage, clock_boot_ns() + i * 60000000000ULL); /* each is due */
+    }
+    (void)used_of_disk();
+    storage_wake(storage, clock_boot_ns() + 20000000000000ULL);
+    CHECK(is_counting());
+}
+
 int main(void)
 {
     fixture_begin();
@@ -507,11 +587,13 @@ int main(void)
     struct storage *storage = fixture_open("btrfs", 4096 * MIB);
     CHECK(storage != NULL);
     if (storage) {
+        test_forgetting(storage);
         test_attacks(storage);
         test_ioctls(storage);
         check_counting("inconsistent", "0");
         check_counting("drop_subtree_threshold", "8");
         check_counting("mode", "qgroup");
+        test_recount(storage);
     }
     storage_close(storage);
     fixture_end();
