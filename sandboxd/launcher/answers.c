@@ -335,6 +335,7 @@ static void answer_snapshot_drop(struct dialogue *dialogue, uint64_t request, co
 {
     struct error err = {0};
     struct snapshots *snapshots = dialogue->sandboxes->house.snapshots;
+    sandboxes_stop_keeping(dialogue->sandboxes, asked->snapshot); /* else it would be there when we have said it is gone */
     bool is_read = sandboxes_are_filling(dialogue->sandboxes, asked->snapshot);
     if (is_read)
         error_set(&err, ERROR_CONFLICT, "a sandbox is being made of snapshot %s", asked->snapshot);

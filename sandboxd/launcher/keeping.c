@@ -181,21 +181,32 @@ void taking_cancel(struct sandboxes *all, struct sandbox *sandbox, const struct 
     taking_free(all, sandbox);
 }
 
-static bool is_being_taken(const struct sandboxes *all, const char *name)
+/* The sandbox of which that snapshot is being made; NULL. */
+static struct sandbox *find_taken(const struct sandboxes *all, const char *name)
 {
     for (uint32_t slot = 0; slot < SLOTS_COUNT; slot++) {
-        const struct sandbox *sandbox = all->by_slot[slot];
+        struct sandbox *sandbox = all->by_slot[slot];
         if (sandbox && sandbox->taking && strcmp(sandbox->taking->record.name, name) == 0)
-            return true;
+            return sandbox;
     }
-    return false;
+    return NULL;
+}
+
+void sandboxes_stop_keeping(struct sandboxes *all, const char *name)
+{
+    struct error why = {0};
+    struct sandbox *sandbox = find_taken(all, name);
+    if (!sandbox)
+        return;
+    error_set(&why, ERROR_CONFLICT, "snapshot %s was deleted while it was being made", name);
+    taking_cancel(all, sandbox, &why);
 }
 
 static bool judge(const struct sandboxes *all, const struct sandbox *sandbox, const char *name, struct error *err)
 {
     if (!has_area(sandbox, err) || !snapshots_judge(all->house.snapshots, name, all->takings, err))
         return false;
-    if (sandbox->taking || is_being_taken(all, name))
+    if (sandbox->taking || find_taken(all, name))
         return error_set(err, ERROR_CONFLICT, "a snapshot of this sandbox, or of this name, is being made");
     if (!sandbox->template)
         return error_set(err, ERROR_INVALID, "the template that this sandbox was made of is lost");

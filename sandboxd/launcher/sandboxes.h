@@ -167,6 +167,9 @@ bool sandboxes_usage(struct sandboxes *all, const struct sandbox *sandbox, uint6
  * one is under way, ERROR_NO_CAPACITY. */
 bool sandboxes_keep(struct sandboxes *all, struct sandbox *sandbox, const char *name, uint64_t request,
                     struct error *err) MUST_USE;
+/** Gives up the snapshot of that name, if it is being made: neither half of it stays, and the listener is told
+ *  ERROR_CONFLICT. */
+void sandboxes_stop_keeping(struct sandboxes *all, const char *name);
 /** Who asked is gone: gives up all births and all snapshots under way, as if they had not been asked for (what was
  *  frozen for a snapshot may be thawed now, and a birth will be asked for again). Nobody is told. */
 void sandboxes_give_up(struct sandboxes *all);

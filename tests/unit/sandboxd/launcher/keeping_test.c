@@ -99,6 +99,12 @@ static void test_not_kept(struct side *side)
     message = answered(side, destroy('b', "deleted")); /* its sandbox goes */
     CHECK(message.type == FL_REFUSED && message.request == 300 + 'b' && message.as.refused.kind == ERROR_GONE);
     CHECK(heard(side, NULL).type == FL_ENDED && side->sandboxes.takings == 0);
+    CHECK(answered(side, snapshot('a', OTHER)).type == 0); /* nobody wants it any more, and it is being made still */
+    CHECK(answered(side, drop("snp_yyyyyyyyyyyyyyyyyyyy")).type == FL_DONE && side->sandboxes.takings == 1);
+    message = answered(side, drop(OTHER));
+    CHECK(message.type == FL_REFUSED && message.request == 300 + 'a' && message.as.refused.kind == ERROR_CONFLICT);
+    CHECK(heard(side, NULL).type == FL_DONE && side->sandboxes.takings == 0);
+    CHECK(!disk_find(disk.snapshots, OTHER) && !is_recorded(OTHER) && !snapshots_find(&side->snapshots, OTHER));
     CHECK(answered(side, snapshot('a', OTHER)).type == 0);
     disconnect_front(side); /* who asked goes */
     CHECK(side->sandboxes.takings == 0 && !disk_find(disk.snapshots, OTHER) && !is_recorded(OTHER));
