@@ -395,6 +395,7 @@ static struct sandboxes *make_sandboxes(struct front *front, int launcher_socket
                                         .run_folder = front->run_folder,
                                         .paused_folder = front->paused_folder,
                                         .ended = on_sandbox_ended,
+                                        .templates_changed = on_news,
                                         .launcher_gone = on_launcher_gone,
                                         .command_starts = on_command_starts,
                                         .command_takes_input = on_command_takes_input,

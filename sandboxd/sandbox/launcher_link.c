@@ -179,6 +179,14 @@ static void close_rest(const int *fds, size_t fd_count)
             close(fds[i]);
 }
 
+/* The negotiator hears at once of a template that is new: whoever made it uses it next. */
+static void settle_templates(struct launcher_link *link)
+{
+    const struct sandboxes_options *options = &link->all->options;
+    if (template_list_settle(link->all->templates) && options->templates_changed)
+        options->templates_changed(options->context);
+}
+
 static void on_readable(void *cookie)
 {
     struct launcher_link *link = cookie;
@@ -189,7 +197,7 @@ static void on_readable(void *cookie)
         struct error err = {0};
         int got = front_launcher_receive(loop_watch_fd(link->watch), &message, FL_FROM_LAUNCHER, fds, &fd_count, &err);
         if (got < 0 && err.system_errno == EAGAIN) {
-            template_list_settle(link->all->templates);
+            settle_templates(link);
             return;
         }
         if (got <= 0) {
@@ -236,7 +244,7 @@ bool launcher_link_meet(struct launcher_link *link, struct fl_identity *identity
         }
         close_rest(fds, fd_count);
         if (message.type == FL_ADOPTED)
-            template_list_settle(link->all->templates);
+            (void)template_list_settle(link->all->templates);
         if (message.type == FL_ADOPTED)
             return identified || error_set(err, ERROR_INTERNAL, "the launcher did not say who this node is");
     }

@@ -36,13 +36,14 @@ struct sandbox_deed {
 };
 
 struct sandboxes_options {
-    unsigned loops;                       /* of the server that will run them, 1..SANDBOXES_LOOPS_MAX */
-    unsigned descriptors_max;             /* open at once for commands, all sandboxes; one gets at most a quarter */
-    int launcher;                         /* the socket; borrowed until the first loop starts, then owned */
-    int run_folder;                       /* O_PATH descriptor of STATE/sandboxd/run; borrowed */
-    int paused_folder;                    /* O_PATH descriptor of STATE/sandboxd/paused, ours; borrowed; -1: none */
-    void (*ended)(void *context);         /* a sandbox ended; loop 0 */
-    void (*launcher_gone)(void *context); /* nothing can be made or ended any more; loop 0 */
+    unsigned loops;                           /* of the server that will run them, 1..SANDBOXES_LOOPS_MAX */
+    unsigned descriptors_max;                 /* open at once for commands, all sandboxes; one gets at most a quarter */
+    int launcher;                             /* the socket; borrowed until the first loop starts, then owned */
+    int run_folder;                           /* O_PATH descriptor of STATE/sandboxd/run; borrowed */
+    int paused_folder;                        /* O_PATH descriptor of STATE/sandboxd/paused, ours; borrowed; -1: none */
+    void (*ended)(void *context);             /* a sandbox ended; loop 0 */
+    void (*templates_changed)(void *context); /* the launcher told other ones; NULL: nobody minds; loop 0 */
+    void (*launcher_gone)(void *context);     /* nothing can be made or ended any more; loop 0 */
     /* Before a command is started, and before the first bytes that each writer sends to its stdin: false refuses it. On
      * the sandbox's loop, as the next; NULL: nobody minds. */
     bool (*command_starts)(void *context, const struct process_deed *deed, struct error *err);

@@ -54,19 +54,21 @@ static bool is_same(const struct templates *a, const struct templates *b)
     return a->count == b->count && (a->count == 0 || memcmp(a->items, b->items, a->count * sizeof *a->items) == 0);
 }
 
-void template_list_settle(struct template_list *list)
+bool template_list_settle(struct template_list *list)
 {
     if (!list->is_coming)
-        return;
+        return false;
     list->is_coming = false;
     pthread_mutex_lock(&list->mutex);
-    if (!is_same(&list->now, &list->coming)) {
+    bool changed = !is_same(&list->now, &list->coming);
+    if (changed) {
         free(list->now.items);
         list->now.count = list->coming.count;
         list->now.items = memory_copy(list->coming.items, list->coming.count * sizeof *list->coming.items);
         list->version++;
     }
     pthread_mutex_unlock(&list->mutex);
+    return changed;
 }
 
 size_t template_list_copy(struct template_list *list, struct fl_template **copy, uint64_t *version)

@@ -104,6 +104,18 @@ class Layering(unittest.TestCase):
             self.assertIn("#pragma once", text, path)
             self.assertTrue(text.startswith("/** " + os.path.basename(path)), path)
 
+    def test_each_plane_lets_the_other_ones_settings_pass(self):
+        """Both read STATE/config.json: a key that one does not know keeps it from starting."""
+        rows, foreign = {}, {}
+        for plane, path in (("negotiator", "negotiator/settings.c"), ("sandboxd", "sandboxd/launcher/settings.c")):
+            with open(os.path.join(ROOT, path)) as source:
+                text = source.read()
+            rows[plane] = set(re.findall(r'^    \{"(\w+)", CONFIG_', text, re.M))
+            foreign[plane] = set(re.findall(r'"(\w+)"', re.search(r"FOREIGN\[\] = \{(.*?)\};", text, re.S)[1]))
+            self.assertIn("state", rows[plane])
+        self.assertEqual(rows["negotiator"] - rows["sandboxd"], foreign["sandboxd"])
+        self.assertEqual(rows["sandboxd"] - rows["negotiator"], foreign["negotiator"])
+
 
 if __name__ == "__main__":
     unittest.main()

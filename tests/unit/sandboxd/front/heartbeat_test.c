@@ -117,19 +117,19 @@ static void test_first_and_woken(struct heartbeat *heartbeat)
     CHECK(second.beats == 2 && !second.full && second.sandboxes == 0 && second.templates == -1);
 }
 
-static void tell_template(struct template_list *templates, const char *name)
+static bool tell_template(struct template_list *templates, const char *name)
 {
     struct fl_template told = {.first = 1};
     CHECK(text_copy(told.name, sizeof told.name, name));
     template_list_take(templates, &told);
-    template_list_settle(templates);
+    return template_list_settle(templates);
 }
 
 /* The list is told when it changed, as a whole, and again when its answer was lost. */
 static void test_templates(struct heartbeat *heartbeat, struct template_list *templates)
 {
     unsigned before = heard(0, 0).beats;
-    tell_template(templates, "base"); /* the same once more: no news */
+    CHECK(!tell_template(templates, "base") && !template_list_settle(templates)); /* the same once more: no news */
     heartbeat_wake(heartbeat);
     CHECK(heard(before + 1, 5000).templates == -1);
     struct fl_template base = {.first = 1, .name = "base"}, python = {.name = "python"};
@@ -137,7 +137,7 @@ static void test_templates(struct heartbeat *heartbeat, struct template_list *te
     heartbeat_wake(heartbeat);
     CHECK(heard(before + 2, 5000).templates == -1); /* half a round is none */
     template_list_take(templates, &python);
-    template_list_settle(templates);
+    CHECK(template_list_settle(templates) && !template_list_settle(templates));
     pthread_mutex_lock(&stand_in.mutex);
     stand_in.forget = 1;
     pthread_mutex_unlock(&stand_in.mutex);
@@ -229,7 +229,7 @@ int main(void)
     struct registry *registry = registry_new(1);
     struct node_seal *seal = node_seal_new(&stand_in.identity);
     struct template_list *templates = template_list_new();
-    tell_template(templates, "base");
+    CHECK(tell_template(templates, "base"));
     put(registry, "sbx_first");
     struct heartbeat_options options = {
         .seal = seal, .registry = registry, .templates = templates, .marks = marks, .url = "http://127.0.0.1:1"};
