@@ -216,13 +216,13 @@ print((pool.f_blocks - pool.f_bfree) * pool.f_bsize)""", self.pool))
         for folder in ("/workspace", "/data", "/tmp"):
             reply = self.deployment.exec(grant, argv=["/usr/bin/python3", "-c", IOCTLS, folder])
             self.assertEqual((reply.json["exit_code"], reply.json["stdout"]), (0, ""), reply)
-        outside = in_launcher(self.deployment, IOCTLS, os.path.join(self.pool, "volumes", self.volumes()[0]), "subvolume",
-                              "subvolume2", "snapshot", "destroy")
+        outside = in_launcher(self.deployment, IOCTLS, self.volume_with("here"), "subvolume", "subvolume2", "snapshot",
+                              "destroy")
         self.assertEqual(outside, "subvolume\nsnapshot\nsubvolume2\ndestroy\n")
 
-    def volumes(self):
-        return in_launcher(self.deployment, "import os, sys\nprint('\\n'.join(os.listdir(sys.argv[1])))",
-                           self.pool + "/volumes").split()
+    def volume_with(self, name):
+        return in_launcher(self.deployment, "import glob, os, sys\n"
+                           "print(os.path.dirname(glob.glob(sys.argv[1])[0]), end='')", f"{self.pool}/volumes/*/{name}")
 
     def test_a_volume_is_held(self):
         grant = self.sandbox(ROOMY_MB, volumes=[{"name": "small", "path": "/data", "size_mb": LIMIT_MB}])
