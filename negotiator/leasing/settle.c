@@ -18,7 +18,6 @@ struct settling {
     /* Set anew by each run of the rule. */
     struct error outcome;   /* what those who wait are told; ERROR_NONE: it is active */
     struct sandbox destroy; /* set when the node must take it down again */
-    json_t *unmade;         /* owned: volumes that were to be made with it, or NULL */
 };
 
 static const json_int_t MIB = 1024 * 1024;
@@ -27,7 +26,6 @@ enum { DESTROY_REASON_BYTES = 63 }; /* of `destroy` (shared/node_protocol/DESIGN
 static void settling_free(struct settling *settling)
 {
     sandbox_done(&settling->destroy);
-    json_decref(settling->unmade);
     free(settling);
 }
 
@@ -127,7 +125,7 @@ static bool settle_failed(struct work *work, struct settling *settling, struct s
     settling->outcome = settling->failure;
     if (!text_format(reason, sizeof reason, "failed: %.180s", settling->failure.message))
         return error_set(work->err, ERROR_INTERNAL, "a reason does not fit");
-    if (!volumes_unmake(work, sandbox, &settling->unmade) || !ending_finish(work, sandbox, SANDBOX_FAILED, reason))
+    if (!volumes_unmake(work, sandbox) || !ending_finish(work, sandbox, SANDBOX_FAILED, reason))
         return false;
     settling->destroy = sandbox_brief(sandbox); /* the node may have made it and only its answer was lost */
     struct negotiation *creator = creator_of(settling);
@@ -193,8 +191,6 @@ static enum kv_outcome settle_rule(struct kv *kv, void *argument, struct error *
     struct work work = work_begin(settling->leasing, kv, change, err);
     settling->outcome = (struct error){0};
     sandbox_done(&settling->destroy);
-    json_decref(settling->unmade);
-    settling->unmade = NULL;
     AUTO_SANDBOX other = {0};
     struct negotiation *creator = creator_of(settling);
     struct sandbox *sandbox = creator ? &creator->sandbox : &other;
@@ -272,7 +268,5 @@ static void settle_done(void *argument, const struct error *err)
     settle_tell(leasing, settling->id, outcome);
     if (err->kind == ERROR_NONE && settling->destroy.id[0])
         settle_destroy(leasing, &settling->destroy);
-    if (err->kind == ERROR_NONE)
-        volumes_tell(leasing, &settling->destroy, settling->unmade);
     settling_free(settling);
 }

@@ -2,6 +2,7 @@
 #include "sandboxd/launcher/attachments.h"
 
 #include "shared/base/fd.h"
+#include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -242,6 +243,7 @@ static bool open_named_volume(const struct attachments_rules *rules, const struc
     char path[STORAGE_PATH_BYTES];
     uint64_t bytes = asked->size_bytes ? asked->size_bytes : rules->default_bytes;
     attachments_disk_name(volume->disk_name, asked->owner, asked->source);
+    volume->was_made = !storage_volume_exists(rules->storage, volume->disk_name);
     if (!storage_volume_open(rules->storage, volume->disk_name, bytes, path, err))
         return error_prefix(err, "volume %s", asked->source);
     AUTO_FD int top = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -275,6 +277,8 @@ bool attachments_open(const struct attachments_rules *rules, const struct fl_pre
     while (volumes->count < prepare->volume_count) {
         size_t here = volumes->count++;
         if (!open_volume(rules, &prepare->volumes[here], &volumes->list[here], err)) {
+            for (size_t i = 0; i <= here; i++)
+                attachments_unmake(rules, volumes, i);
             attachments_close(volumes);
             return false;
         }
@@ -289,6 +293,15 @@ void attachments_close(struct attachments *volumes)
             close(volumes->list[i].fd);
     }
     volumes->count = 0;
+}
+
+void attachments_unmake(const struct attachments_rules *rules, const struct attachments *volumes, size_t i)
+{
+    struct error err = {0};
+    const struct attachment *volume = &volumes->list[i];
+    if (volume->was_made && !storage_volume_remove(rules->storage, volume->disk_name, &err) &&
+        err.kind != ERROR_NOT_FOUND)
+        log_error("launcher", "a volume that was made in vain is left: %s", err.message);
 }
 
 void attachments_tell(const struct attachments *volumes, struct isolation_life *life)

@@ -24,6 +24,7 @@ struct attachment {
     char path[FRONT_LAUNCHER_PATH_BYTES];
     char disk_name[STORAGE_NAME_BYTES]; /* of a named one, else "" */
     bool read_only, is_squashed;
+    bool was_made; /* a named one that was not there before */
     uid_t owner;
 };
 
@@ -36,10 +37,13 @@ struct attachments {
 bool attachments_check_hosts(const char *hosts, struct error *err) MUST_USE;
 
 /** Opens all volumes of a request, making named ones that are not there. ERROR_INVALID (path, folder), ERROR_FORBIDDEN
- *  (not of the list), or what storage says. `volumes` is empty on failure. */
+ *  (not of the list), or what storage says. On failure `volumes` is empty, and what was made for it is gone. */
 bool attachments_open(const struct attachments_rules *rules, const struct fl_prepare *prepare,
                       struct attachments *volumes, struct error *err) MUST_USE;
 void attachments_close(struct attachments *volumes);
+/** The sandbox never came to be: removes the i-th volume if it was made for it. The caller knows that no other one has
+ *  it. */
+void attachments_unmake(const struct attachments_rules *rules, const struct attachments *volumes, size_t i);
 
 /** As the backend wants them; borrows from `volumes`. */
 void attachments_tell(const struct attachments *volumes, struct isolation_life *life);

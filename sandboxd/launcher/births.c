@@ -24,6 +24,14 @@ void birth_free(struct birth *birth)
     free(birth);
 }
 
+void birth_unmake(const struct sandboxes *all, const struct birth *birth)
+{
+    for (size_t i = 0; i < birth->volumes.count; i++) {
+        if (!sandboxes_have_volume(all, birth->volumes.list[i].disk_name))
+            attachments_unmake(&all->house.volumes, &birth->volumes, i);
+    }
+}
+
 /* --- the first half: a place to live, for anybody --- */
 
 static bool make_folder(const char *path, gid_t group, struct error *err)

@@ -75,6 +75,8 @@ void sandbox_drop(struct sandboxes *all, struct sandbox *sandbox)
     if (sandbox->job)
         storage_job_cancel(sandbox->job);
     taking_cancel(all, sandbox, NULL);
+    if (sandbox->birth)
+        birth_unmake(all, sandbox->birth);
     birth_free(sandbox->birth);
     catalog_release(all->house.catalog, sandbox->template);
     storage_area_close(&sandbox->area);

@@ -11,6 +11,8 @@ struct birth {
     bool is_again; /* a warm one failed before it */
 };
 void birth_free(struct birth *birth);
+/** It never came to live, and has left its place: volumes that were made for it alone go. */
+void birth_unmake(const struct sandboxes *all, const struct birth *birth);
 DEFINE_AUTO(birth)
 
 /** A new sandbox that is nothing yet, not in the table. */

@@ -327,6 +327,11 @@ bool storage_volume_open(struct storage *storage, const char *name, uint64_t byt
     return true;
 }
 
+bool storage_volume_exists(const struct storage *storage, const char *name)
+{
+    return check_name("volume", name, NULL) && is_there(storage, "volumes", name);
+}
+
 bool storage_volume_remove(struct storage *storage, const char *name, struct error *err)
 {
     if (!check_name("volume", name, err))

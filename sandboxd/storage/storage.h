@@ -106,6 +106,7 @@ size_t storage_snapshot_list(struct storage *storage, char (*names)[STORAGE_NAME
  * of btrfs denied. */
 bool storage_volume_open(struct storage *storage, const char *name, uint64_t bytes,
                          char path[static STORAGE_PATH_BYTES], struct error *err) MUST_USE;
+bool storage_volume_exists(const struct storage *storage, const char *name) MUST_USE;
 /** NOT_FOUND. The caller knows that no sandbox has it. */
 bool storage_volume_remove(struct storage *storage, const char *name, struct error *err) MUST_USE;
 

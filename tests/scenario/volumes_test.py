@@ -109,5 +109,33 @@ class Volumes(unittest.TestCase):
         self.assertNotIn("never", [each["name"] for each in self.ask("GET", "/volumes").json["volumes"]])
 
 
+@needs_root
+class OfAnOlderLedger(unittest.TestCase):
+    """A copy of the ledger was put back that does not know of a volume: what is in it is not lost for that."""
+
+    def test_a_failed_start_removes_nothing(self):
+        deployment = Deployment()
+        self.addCleanup(deployment.close)
+        ledger = deployment.state + "/negotiator"
+        self.assertEqual(deployment.cli("down").returncode, 0)
+        shutil.copytree(ledger, deployment.folder + "/copy")
+        deployment.up()
+        wanted = [{"name": "kept", "path": "/data"}]
+        first = deployment.negotiate("first", volumes=wanted)
+        deployment.shell(first, "echo precious > /data/f; sync /data/f")
+        self.assertEqual(deployment.request("DELETE", "/threads/first/sandbox").status, 204)
+        self.assertEqual(deployment.cli("down").returncode, 0)
+        shutil.rmtree(ledger)
+        shutil.copytree(deployment.folder + "/copy", ledger)
+        deployment.up()
+        self.assertEqual(deployment.request("GET", "/volumes").json["volumes"], [])
+        wanted.append({"name": "kept", "path": "/workspace", "sub_path": "f"})  # a file: its node refuses it
+        reply = deployment.request("POST", "/threads/second/sandbox", {"volumes": wanted})
+        self.assertEqual(reply.status, 400, reply)
+        time.sleep(2)  # for what follows a failure
+        again = deployment.negotiate("third", volumes=[{"name": "kept", "path": "/data"}])
+        self.assertEqual(deployment.shell(again, "cat /data/f"), "precious\n")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -186,32 +186,19 @@ bool volumes_made(struct work *work, const struct sandbox *sandbox)
     return true;
 }
 
-bool volumes_unmake(struct work *work, const struct sandbox *sandbox, json_t **unmade)
+bool volumes_unmake(struct work *work, const struct sandbox *sandbox)
 {
-    json_t *names = json_array();
     for (size_t i = 0; i < json_array_size(sandbox->volumes); i++) {
         struct volume volume;
         const char *name = name_at(sandbox, i);
-        if (name && !volume_get(work, sandbox->principal, name, &volume)) {
-            json_decref(names);
-            return false;
-        }
-        if (name == NULL || volume.revision == 0 || strcmp(volume.made_by, sandbox->id) != 0)
+        if (name == NULL)
             continue;
-        volume_remove(work, sandbox->principal, &volume);
-        json_array_append_new(names, json_string(name));
+        if (!volume_get(work, sandbox->principal, name, &volume))
+            return false;
+        if (volume.revision > 0 && strcmp(volume.made_by, sandbox->id) == 0)
+            volume_remove(work, sandbox->principal, &volume);
     }
-    json_decref(*unmade);
-    *unmade = names;
     return true;
-}
-
-void volumes_tell(struct leasing *leasing, const struct sandbox *sandbox, const json_t *unmade)
-{
-    size_t i;
-    json_t *each;
-    json_array_foreach (unmade, i, each)
-        volume_call_drop(leasing, sandbox->node, sandbox->principal, json_string_value(each), NULL, NULL);
 }
 
 void volumes_release(struct work *work, const struct sandbox *sandbox)

@@ -65,9 +65,8 @@ bool volumes_place(struct work *work, struct sandbox *sandbox, struct error *ref
 bool volumes_take(struct work *work, const struct sandbox *sandbox) MUST_USE;
 /** Its node has made it: so they are there. */
 bool volumes_made(struct work *work, const struct sandbox *sandbox) MUST_USE;
-/** Its node has not, and nobody else has them: they are not. A list of their names, for volumes_tell; the caller's. */
-bool volumes_unmake(struct work *work, const struct sandbox *sandbox, json_t **unmade) MUST_USE;
-/** Once that is durable: the node may have made some. */
-void volumes_tell(struct leasing *leasing, const struct sandbox *sandbox, const json_t *unmade);
+/** Its node has not, and nobody else has them: their rows go. The node is not told: it takes away what it made in vain
+ *  itself, and what it had before is somebody's data that an older copy of the ledger does not know of. */
+bool volumes_unmake(struct work *work, const struct sandbox *sandbox) MUST_USE;
 /** It has ended: it has them no more. */
 void volumes_release(struct work *work, const struct sandbox *sandbox);

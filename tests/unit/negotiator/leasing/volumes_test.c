@@ -210,7 +210,7 @@ static void one_that_was_never_made(struct world *world)
     json_array_append_new(asked.wanted.volumes, named("new", "/new", 0));
     CHECK_KIND(ask_kind(world, asked), ERROR_NO_CAPACITY);
     settle(world);
-    CHECK(count_of(world, "ada") == 1 && world_calls(world, "volume_drop", NULL) == 1);
+    CHECK(count_of(world, "ada") == 1 && world_calls(world, "volume_drop", NULL) == 0); /* see volumes_unmake */
     AUTO(volumes_question) *q = list(world, "ada");
     CHECK(json_array_size(q->list[0].used_by) == 1);
     CHECK_TEXT(q->list[0].name, "there");

@@ -280,6 +280,45 @@ static void test_volumes(struct side *side)
     CHECK(answered(side, drop_volume("abc", "data")).type == FL_DONE && disk_find(disk.volumes, "") == disk.volumes[0]);
 }
 
+static struct front_launcher_message prepare_with(char last, const char *first, const char *second)
+{
+    struct front_launcher_message message = prepare(last);
+    const char *const names[] = {first, second};
+    message.as.prepare.volume_count = 2;
+    for (size_t i = 0; i < 2; i++) {
+        struct fl_volume *volume = &message.as.prepare.volumes[i];
+        volume->kind = FL_VOLUME_NAMED;
+        CHECK(text_copy(volume->owner, sizeof volume->owner, "abc") &&
+              text_copy(volume->source, sizeof volume->source, names[i]) &&
+              text_format(volume->path, sizeof volume->path, "/%s", names[i]));
+    }
+    return message;
+}
+
+static bool has_volume(const char *source)
+{
+    char name[STORAGE_NAME_BYTES];
+    attachments_disk_name(name, "abc", source);
+    return disk_find(disk.volumes, name) != NULL;
+}
+
+/* A sandbox that never was leaves no volume that was made for it, and takes away none that was there. */
+static void test_volumes_in_vain(struct side *side)
+{
+    CHECK(answered(side, prepare_with('k', "there", "too")).type == FL_SANDBOX);
+    CHECK(answered(side, destroy('k', "deleted")).type == FL_ENDED);
+    struct front_launcher_message message = prepare_with('l', "there", "new");
+    fake.become_fails = true;
+    CHECK(answered(side, message).type == FL_REFUSED && has_volume("there") && has_volume("too") && !has_volume("new"));
+    fake.become_fails = false;
+    message = prepare_with('m', "new", "there");
+    message.as.prepare.volumes[1].kind = FL_VOLUME_HOST;
+    CHECK(text_copy(message.as.prepare.volumes[1].source, FRONT_LAUNCHER_PATH_BYTES, "/etc"));
+    CHECK(answered(side, message).type == FL_REFUSED && has_volume("there") && !has_volume("new"));
+    CHECK(answered(side, prepare_with('l', "there", "new")).type == FL_SANDBOX && has_volume("new"));
+    CHECK(answered(side, destroy('l', "deleted")).type == FL_ENDED && has_volume("new"));
+}
+
 int main(void)
 {
     make_stage();
@@ -292,6 +331,7 @@ int main(void)
     test_limits(side);
     test_root(side);
     test_volumes(side);
+    test_volumes_in_vain(side);
     disconnect_front(side);
     close_side(side);
     for (uint32_t slot = 0; slot < SLOTS_COUNT; slot++)

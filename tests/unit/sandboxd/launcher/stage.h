@@ -367,6 +367,12 @@ bool storage_volume_open(struct storage *storage, const char *name, uint64_t byt
     return text_copy(path, STORAGE_PATH_BYTES, "/tmp");
 }
 
+bool storage_volume_exists(const struct storage *storage, const char *name)
+{
+    (void)storage;
+    return disk_find(disk.volumes, name) != NULL;
+}
+
 bool storage_volume_remove(struct storage *storage, const char *name, struct error *err)
 {
     (void)storage;
