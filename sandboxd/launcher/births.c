@@ -249,7 +249,6 @@ static void begin_again(struct sandboxes *all, struct sandbox *sandbox, const st
     struct birth *birth = TAKE(sandbox->birth);
     log_warn("launcher", "a warm sandbox failed, the next is born cold sandbox=%s slot=%" PRIu32 ": %s",
              sandbox->record.id, sandbox->record.slot, why->message);
-    birth->is_again = true;
     birth_queue(all, birth, true);
 }
 

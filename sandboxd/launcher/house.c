@@ -67,7 +67,7 @@ bool house_lock(const char *folder, int *lock, struct error *err)
         return error_set_errno(err, ERROR_INTERNAL, "open %s", path);
     struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fd, F_SETLK, &all) < 0 && (errno == EAGAIN || errno == EACCES))
-        return error_set(err, ERROR_CONFLICT, "another parley-sandboxd runs on %s: stop it, or give --state DIR",
+        return error_set(err, ERROR_CONFLICT, "another parley-sandboxd runs on %s: stop it first, or give --state DIR",
                          folder);
     if (fcntl(fd, F_SETLK, &all) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "lock %s", path);

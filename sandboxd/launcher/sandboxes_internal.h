@@ -8,7 +8,6 @@
 struct birth {
     struct sandbox_wish wish;
     struct attachments volumes;
-    bool is_again; /* a warm one failed before it */
 };
 void birth_free(struct birth *birth);
 /** It never came to live, and has left its place: volumes that were made for it alone go. */
