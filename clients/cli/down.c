@@ -29,7 +29,7 @@ static bool purge(const char *state, struct error *err)
     if (pid < 0)
         return error_set_errno(err, ERROR_INTERNAL, "fork");
     if (pid == 0) {
-        execl(sandboxd, sandboxd, "--purge", "--state", state, (char *)NULL);
+        execl(sandboxd, sandboxd, "--purge", "--log-level", "warn", "--state", state, (char *)NULL);
         _exit(127);
     }
     int status;

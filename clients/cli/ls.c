@@ -24,7 +24,7 @@ static void print_row(const json_t *sandbox)
     AUTO_FREE char *node = cli_member(sandbox, "node");
     AUTO_FREE char *reason = cli_member(sandbox, "reason");
     bool is_over = strcmp(state, "terminated") == 0 || strcmp(state, "failed") == 0;
-    printf("%-20s %-26s %-12s %-10s %-8s %-10s %-6s %-6s %s\n", name, id, state, template, storage, node, age,
+    printf("%-20s %-26s %-12s %-16s %-8s %-10s %-6s %-6s %s\n", name, id, state, template, storage, node, age,
            is_over ? "-" : left, is_over ? reason : "");
 }
 
@@ -55,7 +55,7 @@ int ls_main(int argc, char *argv[])
         cli_print_json(sandboxes);
         return CLI_OK;
     }
-    printf("%-20s %-26s %-12s %-10s %-8s %-10s %-6s %-6s\n", "NAME", "ID", "STATE", "TEMPLATE", "STORAGE", "NODE",
+    printf("%-20s %-26s %-12s %-16s %-8s %-10s %-6s %-6s\n", "NAME", "ID", "STATE", "TEMPLATE", "STORAGE", "NODE",
            "AGE", "LEFT");
     size_t index;
     json_t *sandbox;

@@ -32,7 +32,7 @@ static const char HELP[] =
     "  --scopes 'A B'     ask for these scopes only (needs at least process)\n"
     "  --ttl S            let the token live S seconds, 60 to 3600 (default: the negotiator's)\n"
     "  --timeout S        kill it after S seconds; parley then exits with 124\n"
-    "  --cwd DIR          folder inside (default /workspace)\n"
+    "  --cwd DIR          folder inside (default: the template's, /workspace in base)\n"
     "  --env NAME=VALUE   set a variable; repeatable\n"
     "  -n, --no-stdin     do not read stdin\n"
     "  -d, --detach       start it, print its id and leave: `parley attach ID` comes back to it;\n"

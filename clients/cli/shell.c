@@ -25,7 +25,7 @@ static const char HELP[] =
     "  --thread T         the conversation (default: the current folder's own)\n"
     "  --scopes 'A B'     ask for these scopes only (needs at least shell)\n"
     "  --ttl S            let the token live S seconds, 60 to 3600; it is renewed all the time\n"
-    "  --cwd DIR          folder inside (default /workspace)\n"
+    "  --cwd DIR          folder inside (default: the template's, /workspace in base)\n"
     "  --env NAME=VALUE   set a variable; repeatable (TERM is set)\n"
     "  --user root        as the root of its user namespace, where policy allows\n"
     "  -v, --verbose      tell which sandbox is used\n" WISH_HELP CLI_COMMON_HELP

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+static const uint64_t MEMORY_MIB_MIN = 16; /* a sandbox lives with no less */
 static const uint64_t MEMORY_MIB_MAX = UINT64_C(1) << 24;
 
 void wish_done(struct wish_options *wish)
@@ -45,11 +46,11 @@ static int put_text(struct wish_options *wish, const char *command, const char *
 }
 
 static int put_size(struct wish_options *wish, const char *command, const char *option, const char *member,
-                    uint64_t most_mib)
+                    uint64_t least_mib, uint64_t most_mib)
 {
     uint64_t mib;
     struct error why;
-    if (!amount_parse_mib(optarg, 1, most_mib, &mib, &why))
+    if (!amount_parse_mib(optarg, least_mib, most_mib, &mib, &why))
         return cli_usage(command, "--%s wants %s, not \"%s\"", option, why.message, optarg);
     put_resource(wish, member, json_integer((json_int_t)mib));
     return CLI_OK;
@@ -182,13 +183,13 @@ bool wish_option(struct wish_options *wish, const char *command, int option, int
         *wrong = put_cpu(wish, command);
         return true;
     case WISH_MEMORY:
-        *wrong = put_size(wish, command, "memory", "memory_mb", MEMORY_MIB_MAX);
+        *wrong = put_size(wish, command, "memory", "memory_mb", MEMORY_MIB_MIN, MEMORY_MIB_MAX);
         return true;
     case WISH_DISK:
-        *wrong = put_size(wish, command, "disk", "disk_mb", MEMORY_MIB_MAX);
+        *wrong = put_size(wish, command, "disk", "disk_mb", 1, MEMORY_MIB_MAX);
         return true;
     case WISH_OUTPUT:
-        *wrong = put_size(wish, command, "output", "output_mb", 1024);
+        *wrong = put_size(wish, command, "output", "output_mb", 1, 1024);
         return true;
     case WISH_PIDS:
         *wrong = put_count(wish, command, "pids", "pids", 16, 1000000);

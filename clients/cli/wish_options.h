@@ -55,7 +55,8 @@ enum {
 #define WISH_BEGIN_HELP                                                                                                \
     WISH_LIMIT_HELP                                                                                                    \
     "  --volume V         SOURCE:/INSIDE[:ro][:sub=PATH][:size=SIZE]; SOURCE is a volume's name (it is made when\n"    \
-    "                     there is none) or a folder of the node that its settings allow; repeatable\n"                \
+    "                     there is none) or a folder of the node that its settings allow; repeatable;\n"               \
+    "                     SIZE is of a new volume, one that is there keeps its own\n"                                  \
     "  --on-idle WHAT     pause or stop (default) it when nobody uses it\n"                                            \
     "  --idle-timeout S   for so many seconds, 1 to 86400 (default: the negotiator's)\n"                               \
     "  --entrypoint CMD   a shell command that starts with it, in the background\n"

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stddef.h>
+#include <sys/resource.h>
 
 /* The negotiator's clock, whose deadline it is, may be a little ahead. */
 enum { CLOCK_SLACK_MS = 10000 };
@@ -81,16 +82,25 @@ static bool judge_disk(const struct policy *policy, struct fl_limits *limits, st
     return in_range("disk_bytes", limits->disk_bytes, DISK_MIN_BYTES, most, err);
 }
 
+/* What the node itself was given is the most that a command can have of it. */
+static uint64_t most_open_files(const struct settings *settings)
+{
+    struct rlimit own = {.rlim_max = RLIM_INFINITY};
+    (void)getrlimit(RLIMIT_NOFILE, &own);
+    return least((uint64_t)settings->open_files_max, own.rlim_max);
+}
+
 /* Those that have a default: 0 asks for it. */
 static bool judge_counts(const struct settings *settings, struct fl_limits *limits, struct error *err)
 {
+    uint64_t open_files = most_open_files(settings);
     if (limits->open_files == 0)
-        limits->open_files = (uint32_t)settings->open_files_max;
+        limits->open_files = (uint32_t)open_files;
     if (limits->commands == 0)
         limits->commands = (uint32_t)settings->commands_max;
     if (limits->output_bytes == 0)
         limits->output_bytes = (uint64_t)settings->output_mb * MIB;
-    return in_range("open_files", limits->open_files, OPEN_FILES_MIN, (uint64_t)settings->open_files_max, err) &&
+    return in_range("open_files", limits->open_files, OPEN_FILES_MIN, open_files, err) &&
            in_range("commands", limits->commands, 1, (uint64_t)settings->commands_max, err) &&
            in_range("output_bytes", limits->output_bytes, OUTPUT_MIN_BYTES, OUTPUT_MAX_BYTES, err);
 }
@@ -117,7 +127,9 @@ bool policy_judge_limits(const struct policy *policy, const struct fl_limits *no
                                .pids = asked->pids ? asked->pids : now->pids,
                                .memory_bytes = asked->memory_bytes ? asked->memory_bytes : now->memory_bytes,
                                .disk_bytes = asked->disk_bytes ? asked->disk_bytes : now->disk_bytes,
-                               .open_files = asked->open_files ? asked->open_files : now->open_files,
+                               .open_files = asked->open_files
+                                                 ? asked->open_files
+                                                 : (uint32_t)least(now->open_files, most_open_files(policy->settings)),
                                .commands = asked->commands ? asked->commands : now->commands,
                                .output_bytes = asked->output_bytes ? asked->output_bytes : now->output_bytes};
     return judge_limits(policy, &limits, in_force, err);

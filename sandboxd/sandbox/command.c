@@ -23,7 +23,8 @@ enum {
     USER_COUNT = sizeof USER_VARIABLES / sizeof *USER_VARIABLES,
     ROOT_COUNT = sizeof ROOT_VARIABLES / sizeof *ROOT_VARIABLES
 };
-static const char LOGIN_SHELL[] = "s=${SHELL:-bash}; command -v \"$s\" >/dev/null || s=sh; exec \"$s\" -l";
+static const char LOGIN_SHELL[] =
+    "s=${SHELL:-bash}; command -v \"$s\" >/dev/null || s=sh SHELL=/bin/sh; exec \"$s\" -l";
 
 struct command *command_new(void)
 {

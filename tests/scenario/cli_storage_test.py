@@ -87,7 +87,7 @@ class Words(unittest.TestCase):
 
     def test_wrong_amounts_are_told_and_nothing_is_asked(self):
         for words, told in ((("--memory", "512"), "512m"), (("--memory", "much"), "such as"), (("--memory", "1000k"), "whole"),
-                            (("--memory", "-1g"), "such as"), (("--memory", "2gg"), "such as"), (("--memory", "0m"), "1m to"),
+                            (("--memory", "-1g"), "such as"), (("--memory", "2gg"), "such as"), (("--memory", "15m"), "16m to"),
                             (("--memory", "0x10m"), "such as"), (("--memory", "9" * 40 + "m"), "such as"),
                             (("--memory", "nan"), "such as"), (("--memory", ""), "such as"), (("--cpu", "0"), "0.05"),
                             (("--cpu", "two"), "0.05"), (("--cpu", "1.0005"), "0.05"), (("--pids", "5"), "16 to"),

@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const char HELP[] =
-    "usage: parley-sandboxd template build NAME --suite SUITE [--include a,b,c] [--packages FILE] [options]\n\n"
+    "usage: parley template build NAME --suite SUITE [--include a,b,c] [--packages FILE] [options]\n\n"
     "Builds a template of Debian packages by debootstrap (minbase). Packages are fetched and their signatures\n"
     "checked in a throw-away sandbox with the host's network; their scripts run in one without.\n\n"
     "  --suite SUITE      bookworm, trixie, ...\n"

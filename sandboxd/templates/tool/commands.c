@@ -32,7 +32,7 @@ int command_usage(const char *help, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    fputs("parley-sandboxd template: ", stderr);
+    fputs("parley template: ", stderr);
     vfprintf(stderr, format, arguments);
     va_end(arguments);
     fprintf(stderr, "\n%.*s\n", (int)strcspn(help, "\n"), help);
@@ -41,7 +41,7 @@ int command_usage(const char *help, const char *format, ...)
 
 int command_fail(const struct command *command, const struct error *err)
 {
-    fprintf(stderr, "parley-sandboxd template: %s\n", err->message);
+    fprintf(stderr, "parley template: %s\n", err->message);
     if (command->is_json) {
         json_t *value = json_pack("{s:{s:s, s:s}}", "error", "code", error_code(err->kind), "message", err->message);
         json_dumpf(value, stdout, JSON_COMPACT);
@@ -56,7 +56,7 @@ uint64_t command_number(const char *option, const char *text, uint64_t min, uint
     uint64_t value = 0;
     if (text_parse_u64(text, strlen(text), max, &value) && value >= min)
         return value;
-    fprintf(stderr, "parley-sandboxd template: --%s must be a number of %" PRIu64 "..%" PRIu64 "\n", option, min, max);
+    fprintf(stderr, "parley template: --%s must be a number of %" PRIu64 "..%" PRIu64 "\n", option, min, max);
     exit(EXIT_WRONG);
 }
 
@@ -146,7 +146,7 @@ static bool print_packages(const struct command *command, const struct template 
 int command_ls(struct command *command, int argc, char *argv[])
 {
     static const char HELP[] =
-        "usage: parley-sandboxd template ls [options]\n\nThe templates of this node.\n\n" COMMAND_HELP_TEXT;
+        "usage: parley template ls [options]\n\nThe templates of this node.\n\n" COMMAND_HELP_TEXT;
     static const struct option OPTIONS[] = {COMMAND_OPTIONS};
     for (int option; (option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1;)
         command_option(command, option, HELP);
@@ -175,7 +175,7 @@ int command_ls(struct command *command, int argc, char *argv[])
 
 int command_show(struct command *command, int argc, char *argv[])
 {
-    static const char HELP[] = "usage: parley-sandboxd template show NAME [options]\n\nAll of a template.\n\n"
+    static const char HELP[] = "usage: parley template show NAME [options]\n\nAll of a template.\n\n"
                                "  --packages         the packages installed in it, for scanners (name, version, "
                                "architecture)\n" COMMAND_HELP_TEXT;
     static const struct option OPTIONS[] = {{"packages", no_argument, NULL, 'p'}, COMMAND_OPTIONS};
@@ -200,7 +200,7 @@ int command_show(struct command *command, int argc, char *argv[])
 
 int command_rm(struct command *command, int argc, char *argv[])
 {
-    static const char HELP[] = "usage: parley-sandboxd template rm NAME [options]\n\n"
+    static const char HELP[] = "usage: parley template rm NAME [options]\n\n"
                                "Removes a template. Sandboxes and snapshots that were made of it keep what they need;\n"
                                "parley-sandboxd takes the rest off the disk.\n\n" COMMAND_HELP_TEXT;
     static const struct option OPTIONS[] = {COMMAND_OPTIONS};
@@ -221,10 +221,10 @@ int command_rm(struct command *command, int argc, char *argv[])
 int command_import(struct command *command, int argc, char *argv[])
 {
     static const char HELP[] =
-        "usage: parley-sandboxd template import FILE [--name NAME] [options]\n\n"
+        "usage: parley template import FILE [--name NAME] [options]\n\n"
         "FILE is an archive of `docker save`, an OCI image layout (a folder or a tar of it), or - for stdin.\n"
         "A tar may be packed by gzip, zstd, xz or bzip2. Every digest is verified.\n\n"
-        "  --name NAME        1..40 of a-z 0-9 . _ - (default: what the image calls itself)\n"
+        "  --name NAME        1..40 of a-z 0-9 . _ -, first a letter (default: what the image calls itself)\n"
         "  --max-mb N         MiB that its files may have in all (default 20480)\n"
         "  --max-entries N    entries that its layers may have in all (default 2000000)\n"
         "  --timeout S        seconds it may take (default 1800)\n"

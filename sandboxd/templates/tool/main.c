@@ -26,7 +26,7 @@ enum { COUNT = sizeof COMMANDS / sizeof COMMANDS[0] };
 
 static int print_help(FILE *to, int status)
 {
-    fputs("usage: parley-sandboxd template COMMAND [options]     as root; see COMMAND --help\n\n", to);
+    fputs("usage: parley template COMMAND [options]     as root; see COMMAND --help\n\n", to);
     for (size_t i = 0; i < COUNT; i++)
         fprintf(to, "  %-8s %s\n", COMMANDS[i].name, COMMANDS[i].help);
     return status;
@@ -45,6 +45,6 @@ int main(int argc, char *argv[])
         if (strcmp(argv[1], COMMANDS[i].name) == 0)
             return COMMANDS[i].run(&command, argc - 1, argv + 1);
     }
-    fprintf(stderr, "parley-sandboxd template: no command \"%s\"\n", argv[1]);
+    fprintf(stderr, "parley template: no command \"%s\"\n", argv[1]);
     return print_help(stderr, 2);
 }

@@ -4,6 +4,8 @@
 #include "sandboxd/isolation/isolation.h"
 #include "tests/unit/check.h"
 
+#include <sys/resource.h>
+
 static const int64_t NOW = 1763776862003;
 
 static const struct settings SETTINGS = {.max_lifetime = 86400,
@@ -177,6 +179,21 @@ static void test_deadlines(void)
     CHECK(!policy_judge_deadline(&SETTINGS, NOW - 86400000, NOW + 60000, &err)); /* from creation on, not from now */
 }
 
+/* What nobody here may have cannot be given: neither by default, nor on demand, nor to one that was told so before. */
+static void test_what_the_node_has(void)
+{
+    const struct rlimit few = {.rlim_cur = 256, .rlim_max = 512};
+    struct fl_limits now = {0}, limits = {0};
+    struct fl_prepare prepare = request();
+    CHECK(policy_judge(&DISK, &prepare, NOW, &now, NULL) && now.open_files == 4096);
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    CHECK(policy_judge(&DISK, &prepare, NOW, &limits, NULL) && limits.open_files == 512);
+    CHECK(policy_judge_limits(&DISK, &now, &(struct fl_limits){.pids = 100}, &limits, NULL));
+    CHECK(limits.open_files == 512);
+    prepare.limits.open_files = 513;
+    CHECK(judged(&prepare, "open_files must be 16..512") == ERROR_INVALID);
+}
+
 int main(void)
 {
     test_limits();
@@ -186,5 +203,6 @@ int main(void)
     test_changes();
     test_names();
     test_deadlines();
+    test_what_the_node_has();
     return check_done();
 }
