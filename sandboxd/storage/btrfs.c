@@ -1,7 +1,7 @@
 /** btrfs.c - areas, snapshots and volumes as subvolumes of the pool, each with its quota. */
 #include "sandboxd/storage/btrfs_pool.h"
 #include "sandboxd/storage/btrfs_quota.h"
-#include "sandboxd/storage/storage_internal.h"
+#include "sandboxd/storage/job.h"
 #include "shared/base/fd.h"
 #include "shared/base/text.h"
 
@@ -137,14 +137,30 @@ static bool area_remove(struct storage *storage, uint32_t slot, struct error *er
 
 /* --- snapshots --- */
 
+/* In the child: 3 is the area, 4 the folder of snapshots. */
+static bool run_take(const struct job_work *work, struct error *err)
+{
+    return fail(btrfs_util_create_snapshot_fd2(work->fds[0], work->fds[1], work->name,
+                                               BTRFS_UTIL_CREATE_SNAPSHOT_READ_ONLY, NULL, NULL),
+                "make the snapshot", work->name, err);
+}
+
+/* By a child: the kernel first writes out all that the sandbox has written, however long that takes the disk. There
+ * is nothing half made: it is there, whole, or it is not. */
 static bool snapshot_take(struct storage *storage, const struct storage_area *area, const char *name,
                           struct storage_job **job, struct error *err)
 {
     char path[STORAGE_PATH_BYTES];
-    *job = NULL;
-    return storage_path(storage, "snapshots", name, path, err) &&
-           fail(btrfs_util_create_snapshot(area->path, path, BTRFS_UTIL_CREATE_SNAPSHOT_READ_ONLY, NULL, NULL),
-                "make the snapshot", path, err);
+    struct job_work work = {.run = run_take};
+    if (!text_copy(work.name, sizeof work.name, name) || !storage_path(storage, "snapshots", ".", path, err) ||
+        !storage_path(storage, "snapshots", name, work.made, err))
+        return false;
+    AUTO_FD int from = open_folder(area->path, err), to = from < 0 ? -1 : open_folder(path, err);
+    if (to < 0)
+        return false;
+    work.fds[0] = from, work.fds[1] = to, work.fds[2] = -1;
+    *job = job_start(storage, &work, err);
+    return *job != NULL;
 }
 
 static bool snapshot_size(struct storage *storage, const char *name, uint64_t *bytes, struct error *err)
@@ -213,6 +229,7 @@ const struct storage_driver storage_btrfs = {
     .snapshot_remove = snapshot_remove,
     .volume_make = volume_make,
     .volume_remove = volume_remove,
+    .discard = destroy,
     .next_wake = next_wake,
     .wake = wake,
 };

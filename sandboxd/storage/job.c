@@ -133,7 +133,12 @@ int storage_job_fd(const struct storage_job *job)
 static void discard_made(struct storage_job *job)
 {
     struct error err = {0};
-    if (job->work.made[0] && !storage_discard(job->storage, job->work.made, &err) && err.kind != ERROR_NOT_FOUND)
+    const struct storage_driver *driver = job->storage->driver;
+    if (!job->work.made[0])
+        return;
+    bool ok = driver->discard ? driver->discard(job->storage, job->work.made, &err)
+                              : storage_discard(job->storage, job->work.made, &err);
+    if (!ok && err.kind != ERROR_NOT_FOUND)
         log_warn("storage", "%s", err.message);
 }
 

@@ -30,6 +30,8 @@ struct storage_driver {
     bool (*snapshot_remove)(struct storage *storage, const char *name, struct error *err);
     bool (*volume_make)(struct storage *storage, const char *path, uint64_t bytes, struct error *err);
     bool (*volume_remove)(struct storage *storage, const char *name, struct error *err);
+    /** Of what a job had made; NULL: storage_discard. A read-only subvolume cannot be renamed into another folder. */
+    bool (*discard)(struct storage *storage, const char *path, struct error *err);
     uint64_t (*next_wake)(const struct storage *storage);
     void (*wake)(struct storage *storage, uint64_t now_boot_ns);
 };
