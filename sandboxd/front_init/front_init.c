@@ -18,6 +18,8 @@ enum {
 };
 
 /* What stands at the memfd's start; the texts follow. */
+#define BLOB_IS_LINE 0x80000000U /* in `arguments` */
+
 struct blob_head {
     uint32_t arguments, variables;
 };
@@ -265,6 +267,8 @@ static bool check_command(const struct front_init_command *command, struct error
 {
     if (command->arguments == NULL || command->arguments[0] == NULL)
         return error_set(err, ERROR_INVALID, "the command has no arguments");
+    if (command->is_line && (!command->arguments[1] || !command->arguments[2] || command->arguments[3]))
+        return error_set(err, ERROR_INVALID, "a shell's line has three arguments");
     if (command->cwd == NULL || command->cwd[0] != '/')
         return error_set(err, ERROR_INVALID, "cwd must be an absolute path");
     for (char *const *variable = command->variables; variable && *variable; variable++) {
@@ -285,6 +289,7 @@ int front_init_command_seal(const struct front_init_command *command, struct err
     if (!seal_text(&blob, command->cwd, err) || !seal_texts(&blob, command->arguments, &head.arguments, err) ||
         !seal_texts(&blob, command->variables ? command->variables : none, &head.variables, err))
         return -1;
+    head.arguments |= command->is_line ? BLOB_IS_LINE : 0;
     memcpy(blob.data, &head, sizeof head);
     return fd_sealed_memfd("command", blob.data, blob.length, err);
 }
@@ -351,6 +356,8 @@ bool front_init_command_read(int fd, struct front_init_command *command, void **
     size_t size = sealed_size(fd, err);
     if (size == 0 || !read_blob(fd, (char *)&head, sizeof head, err))
         return false;
+    const bool is_line = head.arguments & BLOB_IS_LINE;
+    head.arguments &= ~BLOB_IS_LINE;
     if (head.arguments > FRONT_INIT_TEXTS_MAX || head.variables > FRONT_INIT_TEXTS_MAX)
         return error_set(err, ERROR_TOO_LARGE, "the command has over %d texts", FRONT_INIT_TEXTS_MAX);
 
@@ -366,7 +373,8 @@ bool front_init_command_read(int fd, struct front_init_command *command, void **
         return false;
     if (at != texts + size)
         return error_set(err, ERROR_INVALID, "the command has more texts than it says");
-    struct front_init_command got = {.cwd = held[0], .arguments = arguments, .variables = variables};
+    struct front_init_command got = {
+        .cwd = held[0], .arguments = arguments, .variables = variables, .is_line = is_line};
     if (!check_command(&got, err))
         return false;
     *command = got;

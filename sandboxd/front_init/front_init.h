@@ -171,16 +171,17 @@ bool front_init_send(int socket, const struct front_init_message *message, const
 int front_init_receive(int socket, struct front_init_message *message, enum front_init_end sender, int *fds,
                        size_t *fd_count, struct error *err) MUST_USE;
 
-/** What a START's memfd holds: u32 argument count, u32 variable count, then NUL-ended texts: cwd, arguments, variables
+/** What a START's memfd holds: u32 argument count (its highest bit: is_line), u32 variable count, then NUL-ended texts: cwd, arguments, variables
  *  "NAME=value". */
 struct front_init_command {
     const char *cwd;
     char *const *arguments; /* NULL-ended */
     char *const *variables; /* NULL-ended */
+    bool is_line;           /* "/bin/bash", "-c", a line: where there is no bash, /bin/sh runs it */
 };
 
 /** A sealed memfd of the command; -1 with ERROR_TOO_LARGE over FRONT_INIT_BLOB_MAX or 131,071 bytes for one text
- *  (execve(2), MAX_ARG_STRLEN), ERROR_INVALID without arguments, without an absolute
+ *  (execve(2), MAX_ARG_STRLEN), ERROR_INVALID without arguments (a line: other than three), without an absolute
  *  cwd or for a variable without a name or =. `variables` may be NULL: none. */
 int front_init_command_seal(const struct front_init_command *command, struct error *err) MUST_USE;
 

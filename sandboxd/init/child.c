@@ -171,11 +171,27 @@ static bool join_path(char to[static PATH_MAX], const char *folder, size_t lengt
     return length < PATH_MAX && text_format(to, PATH_MAX, "%.*s/%s", (int)length, folder, name);
 }
 
+/* By the shell that it is meant for, or by the one that is there. */
+static bool execute_line(const struct front_init_command *command, struct error *err)
+{
+    static const char PLAIN_SHELL[] = "/bin/sh";
+    char shell[sizeof PLAIN_SHELL];
+    memcpy(shell, PLAIN_SHELL, sizeof shell);
+    char *const plain[] = {shell, command->arguments[1], command->arguments[2], NULL};
+    execve(command->arguments[0], command->arguments, command->variables);
+    if (errno != ENOENT && errno != ENOTDIR)
+        return refuse_execve(command->arguments[0], errno, err);
+    execve(shell, plain, command->variables);
+    return refuse_execve(shell, errno, err);
+}
+
 /* As execvpe(3), which allocates nothing either, but looks into our own environment for PATH. */
 static bool execute(const struct front_init_command *command, struct error *err)
 {
     char path[PATH_MAX];
     const char *name = command->arguments[0];
+    if (command->is_line)
+        return execute_line(command, err);
     if (strchr(name, '/') != NULL) {
         execve(name, command->arguments, command->variables);
         return refuse_execve(name, errno, err);

@@ -178,7 +178,10 @@ int command_seal(const struct command *command, const struct command_ground *gro
     for (size_t i = 0; i < command->variable_count; i++)
         put_variable(variables, &count, command->variables[i]);
     struct front_init_command sealed = {
-        .cwd = command->cwd ? command->cwd : ground->workdir, .arguments = command->arguments, .variables = variables};
+        .cwd = command->cwd ? command->cwd : ground->workdir,
+        .arguments = command->arguments,
+        .variables = variables,
+        .is_line = command->is_line};
     return front_init_command_seal(&sealed, err);
 }
 

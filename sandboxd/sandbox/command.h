@@ -21,6 +21,7 @@ struct command {
     char **variables; /* "NAME=value", NULL-ended: what the asker wants beside the defaults */
     size_t variable_count;
     uint64_t timeout_ms;    /* 0: none */
+    bool is_line;           /* its arguments are "/bin/bash", "-c", a line, and /bin/sh will do */
     bool as_root;           /* uid 0 of the sandbox; else its user */
     bool with_stdin;        /* a pipe; else /dev/null */
     bool terminal;          /* its streams are a new one; implies with_stdin and stdin_stays_open */

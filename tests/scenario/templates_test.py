@@ -322,6 +322,14 @@ class Run(Deployed):
         self.end("one")
         self.end("two")
 
+    def test_a_line_where_there_is_no_bash(self):
+        self.take("plain")
+        grant = self.deployment.negotiate("plain", template="plain")
+        self.assertEqual(self.deployment.shell(grant, "echo $0; echo $((1 + 1))"), "/bin/sh\n2\n")
+        done = self.deployment.exec(grant, argv=["/bin/bash", "-c", "true"])  # who names bash means bash
+        self.assertEqual((done.status, "command not found: /bin/bash" in done.json["error"]["message"]), (400, True), done)
+        self.end("plain")
+
     def test_versions_live_as_long_as_they_are_used(self):
         first = self.take("moving", entry("version", "1"))
         self.assertEqual(self.run_in("old", "moving", "cat", "/version"), "1")

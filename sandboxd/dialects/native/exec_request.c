@@ -35,7 +35,7 @@ static bool parse_cmd(struct parsing *parsing, const json_t *value, struct error
 {
     if (!json_is_string(value) || json_string_length(value) == 0)
         return error_set(err, ERROR_INVALID, "cmd: a shell command line, not empty");
-    parsing->has_cmd = true;
+    parsing->has_cmd = parsing->command->is_line = true;
     return command_add_argument(parsing->command, "/bin/bash", err) &&
            command_add_argument(parsing->command, "-c", err) &&
            command_add_argument(parsing->command, json_string_value(value), err);

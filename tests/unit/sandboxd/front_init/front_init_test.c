@@ -216,6 +216,26 @@ static void test_command(void)
     CHECK(front_init_command_seal(&command, &err) == -1 && err.kind == ERROR_INVALID);
 }
 
+/* A line for a shell is told from the same arguments without it, and is of three. */
+static void test_line(void)
+{
+    char *arguments[] = {one, two, one, NULL, NULL};
+    struct front_init_command command = {.cwd = "/", .arguments = arguments, .is_line = true}, got = {0};
+    struct error err = {0};
+    for (int i = 0; i < 2; i++, command.is_line = false) {
+        void *memory = NULL;
+        int fd = front_init_command_seal(&command, &err);
+        CHECK(fd >= 0 && front_init_command_read(fd, &got, &memory, &err) && got.is_line == command.is_line);
+        free(memory);
+        close(fd);
+    }
+    command.is_line = true;
+    arguments[3] = one;
+    CHECK(front_init_command_seal(&command, &err) == -1 && err.kind == ERROR_INVALID);
+    arguments[2] = NULL;
+    CHECK(front_init_command_seal(&command, &err) == -1 && err.kind == ERROR_INVALID);
+}
+
 static void test_command_bounds(void)
 {
     struct error err = {0};
@@ -296,6 +316,7 @@ int main(void)
     test_terminals();
     test_socket();
     test_command();
+    test_line();
     test_command_bounds();
     test_hostile_blobs();
     test_unsealed();
