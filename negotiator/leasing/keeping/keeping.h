@@ -5,9 +5,10 @@
 #include "negotiator/leasing/keeping/snapshot.h"
 #include "negotiator/leasing/leasing.h"
 
-#define KEEPING_LIST_MAX    200
-#define KEEPING_AT_ONCE     2  /* that one node makes at a time: a copy takes its disk, and a worker here */
-#define KEEPING_WAITERS_MAX 64 /* for their turn at one node */
+#define KEEPING_LIST_MAX       200
+#define KEEPING_AT_ONCE        2  /* that one node makes at a time: a copy takes its disk, and a worker here */
+#define KEEPING_WAITERS_MAX    64 /* for their turn at one node */
+#define KEEPING_WAITERS_OF_ONE 16 /* likewise, of one principal's sandboxes */
 
 enum keeping_verb {
     KEEPING_TAKE, /* of a living sandbox */

@@ -40,26 +40,50 @@ static void add_one(struct leasing *leasing, struct keeping *k)
     *at = k;
 }
 
-static unsigned waiting(const struct leasing *leasing, const char *node)
+/* Of that principal; NULL: of all. */
+static unsigned waiting(const struct leasing *leasing, const char *node, const char *principal)
 {
     unsigned count = 0;
     for (const struct keeping *each = leasing->taken; each; each = each->later)
-        count += !each->is_called && strcmp(each->snapshot.node, node) == 0;
+        count += !each->is_called && strcmp(each->snapshot.node, node) == 0 &&
+                 (principal == NULL || strcmp(each->snapshot.principal, principal) == 0);
     return count;
 }
 
-/* A node makes a few at a time, and one of a sandbox. */
-static bool may_call(const struct keeping *k)
+/* Those of a node that were asked for and have no answer yet: all, of that sandbox, of that principal. */
+struct calls {
+    unsigned all, of_sandbox, of_principal;
+};
+
+static struct calls count_calls(const struct keeping *k)
 {
-    unsigned calls = 0;
+    struct calls calls = {0};
     for (const struct keeping *each = k->leasing->taken; each; each = each->later) {
         if (!each->is_called || strcmp(each->snapshot.node, k->snapshot.node) != 0)
             continue;
-        calls++;
-        if (strcmp(each->sandbox_id, k->sandbox_id) == 0)
-            return false;
+        calls.all++;
+        calls.of_sandbox += strcmp(each->sandbox_id, k->sandbox_id) == 0;
+        calls.of_principal += strcmp(each->snapshot.principal, k->snapshot.principal) == 0;
     }
-    return calls < KEEPING_AT_ONCE;
+    return calls;
+}
+
+/* Another principal that waits for the same node, and of whom it makes none. */
+static bool others_wait(const struct keeping *k)
+{
+    for (const struct keeping *each = k->leasing->taken; each; each = each->later) {
+        if (!each->is_called && strcmp(each->snapshot.node, k->snapshot.node) == 0 &&
+            strcmp(each->snapshot.principal, k->snapshot.principal) != 0 && count_calls(each).of_principal == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A node makes a few at a time, and one of a sandbox; who has one under way lets others go first. */
+static bool may_call(const struct keeping *k)
+{
+    const struct calls calls = count_calls(k);
+    return calls.all < KEEPING_AT_ONCE && calls.of_sandbox == 0 && (calls.of_principal == 0 || !others_wait(k));
 }
 
 /* --- who may, and of what --- */
@@ -111,7 +135,11 @@ static bool is_open(const struct work *work, struct keeping *k, const struct san
     if (life != NODE_ALIVE && life != NODE_SUSPECT)
         return error_set(&k->refusal, ERROR_NODE_UNREACHABLE, "node %s, which has sandbox %s, does not answer",
                          sandbox->node, k->sandbox_id);
-    return waiting(work->leasing, sandbox->node) < KEEPING_WAITERS_MAX ||
+    unsigned own = waiting(work->leasing, sandbox->node, sandbox->principal);
+    if (own >= KEEPING_WAITERS_OF_ONE)
+        return error_set(&k->refusal, ERROR_RATE_LIMITED, "%u snapshots of %s wait for node %s; ask again later", own,
+                         sandbox->principal, sandbox->node);
+    return waiting(work->leasing, sandbox->node, NULL) < KEEPING_WAITERS_MAX ||
            error_set(&k->refusal, ERROR_RATE_LIMITED, "%d snapshots wait for node %s; ask again later",
                      KEEPING_WAITERS_MAX, sandbox->node);
 }

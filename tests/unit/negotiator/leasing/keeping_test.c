@@ -305,6 +305,67 @@ static void turns(struct world *world)
     CHECK(world_calls(world, "snapshot_drop", NULL) == 0);
 }
 
+/* Where the n-th call of `snapshot` went. */
+static bool went_to(struct world *world, size_t n, const char *sandbox)
+{
+    size_t i;
+    json_t *each;
+    bool did = false;
+    pthread_mutex_lock(&world->mutex);
+    json_array_foreach (world->log, i, each) {
+        if (text_equal(json_string_value(json_object_get(each, "call")), "snapshot") && n-- == 0)
+            did = text_equal(json_string_value(json_object_get(each, "id")), sandbox);
+    }
+    pthread_mutex_unlock(&world->mutex);
+    return did;
+}
+
+/* Who asks for many does not keep others from their one. */
+static void others_get_their_turn(struct world *world)
+{
+    static const char *const THREADS[] = {"t", "u", "v", "w"};
+    char of[4][RANDOM_ID_BYTES];
+    struct keep keeps[4];
+    for (int i = 0; i < 4; i++)
+        ask_id(world, (struct asked){.thread = THREADS[i], .who = i == 3 ? "bob" : NULL}, of[i]);
+    world_set_mode_of(world, "snapshot", FAKE_HOLDS, ERROR_NONE);
+    for (int i = 0; i < 4; i++) {
+        const char *who = i == 3 ? "bob" : NULL;
+        keep_start(world, &keeps[i], (struct asking){.verb = KEEPING_TAKE, .sandbox = of[i], .who = who});
+        settle(world);
+    }
+    CHECK(world_calls(world, "snapshot", NULL) == 2);
+    world_set_mode(world, FAKE_ANSWERS, ERROR_NONE);
+    for (int i = 0; i < 4; i++) {
+        AUTO(keeping) *k = keep_wait(&keeps[i]);
+        CHECK_TEXT(k->refusal.message, "");
+    }
+    CHECK(went_to(world, 2, of[3]) && went_to(world, 3, of[2]));
+}
+
+static void one_does_not_fill_the_queue(struct world *world)
+{
+    enum { MINE = 1 + KEEPING_WAITERS_OF_ONE };
+    static struct keep keeps[MINE + 1];
+    char hers[RANDOM_ID_BYTES], his[RANDOM_ID_BYTES];
+    world->leasing->options.policy.snapshots_max = 2 * MINE;
+    ask_id(world, (struct asked){.thread = "t"}, hers);
+    ask_id(world, (struct asked){.thread = "t", .who = "bob"}, his);
+    world_set_mode_of(world, "snapshot", FAKE_HOLDS, ERROR_NONE);
+    for (int i = 0; i < MINE; i++) /* one of them is asked for, the others wait for that */
+        keep_start(world, &keeps[i], (struct asking){.verb = KEEPING_TAKE, .sandbox = hers});
+    settle(world);
+    CHECK_KIND(keep_kind(world, (struct asking){.verb = KEEPING_TAKE, .sandbox = hers}), ERROR_RATE_LIMITED);
+    keep_start(world, &keeps[MINE], (struct asking){.verb = KEEPING_TAKE, .sandbox = his, .who = "bob"});
+    settle(world);
+    CHECK(world_calls(world, "snapshot", his) == 1);
+    world_set_mode(world, FAKE_ANSWERS, ERROR_NONE);
+    for (int i = 0; i <= MINE; i++) {
+        AUTO(keeping) *k = keep_wait(&keeps[i]);
+        CHECK_TEXT(k->refusal.message, "");
+    }
+}
+
 /* ---- what goes wrong ---- */
 
 static void a_node_that_fails(struct world *world)
@@ -496,6 +557,8 @@ int main(void)
     in_both_worlds(only_of_living_ones);
     in_both_worlds(there_is_a_most);
     in_both_worlds(turns);
+    in_both_worlds(others_get_their_turn);
+    in_both_worlds(one_does_not_fill_the_queue);
     in_both_worlds(a_node_that_fails);
     in_both_worlds(a_start_in_between);
     in_both_worlds(a_stop);
