@@ -194,7 +194,8 @@ static bool volume_make(struct storage *storage, const char *path, uint64_t byte
     if (fd < 0 || !btrfs_quota_limit(fd, bytes, err))
         return false;
     if (fchown(fd, STORAGE_VOLUME_OWNER, STORAGE_VOLUME_OWNER) < 0 || fchmod(fd, 0755) < 0 || rename(made, path) < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "make the volume %s", path);
+        return error_set_errno(err, errno == ENOSPC || errno == EDQUOT ? ERROR_DISK_FULL : ERROR_INTERNAL,
+                               "make the volume %s", path);
     return true;
 }
 

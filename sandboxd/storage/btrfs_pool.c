@@ -310,9 +310,11 @@ static bool set_up(struct btrfs_pool *pool, const char *top, uint64_t bytes_max,
         !text_format(pool->image_path, sizeof pool->image_path, "%s/pool.img", top))
         return error_set(err, ERROR_INVALID, "the path of the state folder is too long");
     set_max(pool, top, bytes_max);
-    return fd_make_folders(pool->folder, 0700, err) && open_image(pool, top, err) && open_loop(pool, err) &&
-           mount_pool(pool, err) && name_sysfs(pool, err) && use_all(pool, err) &&
-           btrfs_quota_enable(pool->top, pool->sysfs, err);
+    if (!fd_make_folders(pool->folder, 0700, err) || !open_image(pool, top, err) || !open_loop(pool, err) ||
+        !mount_pool(pool, err) || !name_sysfs(pool, err) || !use_all(pool, err))
+        return false;
+    btrfs_space_give_back(pool->sysfs);
+    return btrfs_quota_enable(pool->top, pool->sysfs, err);
 }
 
 struct btrfs_pool *btrfs_pool_open(const char *top, uint64_t bytes_max, struct error *err)

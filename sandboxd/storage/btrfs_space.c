@@ -1,6 +1,7 @@
 #include "sandboxd/storage/btrfs_space.h"
 
 #include "shared/base/cleanup.h"
+#include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -8,6 +9,7 @@
 #include <fcntl.h>
 #include <linux/btrfs.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 enum { SYSFS_BYTES = 160, NUMBER_BYTES = 32, DEVICE = 1 };
 
@@ -64,4 +66,16 @@ bool btrfs_space_read(int top, const char *sysfs, struct btrfs_space *space, str
         return false;
     *space = (struct btrfs_space){.data_free = data + unallocated, .metadata_free = metadata + unallocated};
     return true;
+}
+
+void btrfs_space_give_back(const char *sysfs)
+{
+    char path[SYSFS_BYTES];
+    if (!text_format(path, sizeof path, "%s/allocation/metadata/bg_reclaim_threshold", sysfs))
+        return;
+    AUTO_FD int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return;
+    if (fd < 0 || write(fd, "30", 2) != 2)
+        log_warn("storage", "cannot set %s to 30: the pool may run out of room for data", path);
 }

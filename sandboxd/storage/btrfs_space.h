@@ -16,3 +16,7 @@ bool btrfs_sysfs_number(const char *sysfs, const char *name, uint64_t *number, s
 /** `top` is a folder of it. What is promised to writers counts as gone at once, unlike in statfs(2), which knows it
  * only after the next commit. */
 bool btrfs_space_read(int top, const char *sysfs, struct btrfs_space *space, struct error *err) MUST_USE;
+
+/** From now on a chunk of metadata that is less than a third full is emptied into others and given back, where the
+ * kernel can (5.19): else what one sandbox's files once took for their trees would never be anybody's data again. */
+void btrfs_space_give_back(const char *sysfs);
