@@ -40,6 +40,16 @@ static bool in_range(const char *field, uint64_t value, uint64_t min, uint64_t m
                      max, value);
 }
 
+/* As in_range, told in MiB: what was asked for is the user's `memory_mb`, say, and this is the answer. */
+static bool bytes_in_range(const char *field, uint64_t value, uint64_t min, uint64_t max, struct error *err)
+{
+    const double mib = (double)MIB;
+    if (value >= min && value <= max)
+        return true;
+    return error_set(err, ERROR_INVALID, "%s must be %.9g..%.9g on this node, not %.9g", field, (double)min / mib,
+                     (double)max / mib, (double)value / mib);
+}
+
 /* Of what memory is there for a tmpfs, how many bytes its size may be: it needs its inodes, too. */
 static uint64_t size_within(uint64_t memory_bytes)
 {
@@ -79,7 +89,7 @@ static bool judge_disk(const struct policy *policy, struct fl_limits *limits, st
         return false;
     if (limits->disk_bytes == 0)
         limits->disk_bytes = least(DISK_DEFAULT_BYTES, most);
-    return in_range("disk_bytes", limits->disk_bytes, DISK_MIN_BYTES, most, err);
+    return bytes_in_range("disk_mb", limits->disk_bytes, DISK_MIN_BYTES, most, err);
 }
 
 /* What the node itself was given is the most that a command can have of it. */
@@ -101,8 +111,8 @@ static bool judge_counts(const struct settings *settings, struct fl_limits *limi
     if (limits->output_bytes == 0)
         limits->output_bytes = (uint64_t)settings->output_mb * MIB;
     return in_range("open_files", limits->open_files, OPEN_FILES_MIN, open_files, err) &&
-           in_range("commands", limits->commands, 1, (uint64_t)settings->commands_max, err) &&
-           in_range("output_bytes", limits->output_bytes, OUTPUT_MIN_BYTES, OUTPUT_MAX_BYTES, err);
+           in_range("processes", limits->commands, 1, (uint64_t)settings->commands_max, err) &&
+           bytes_in_range("output_mb", limits->output_bytes, OUTPUT_MIN_BYTES, OUTPUT_MAX_BYTES, err);
 }
 
 static bool judge_limits(const struct policy *policy, const struct fl_limits *asked, struct fl_limits *in_force,
@@ -110,10 +120,10 @@ static bool judge_limits(const struct policy *policy, const struct fl_limits *as
 {
     const struct settings *settings = policy->settings;
     struct fl_limits limits = *asked;
-    if (!in_range("cpu_milli", limits.cpu_milli, CPU_MIN, (uint64_t)settings->cpu_milli_max, err) ||
+    if (!in_range("cpu (in thousandths)", limits.cpu_milli, CPU_MIN, (uint64_t)settings->cpu_milli_max, err) ||
         !in_range("pids", limits.pids, PIDS_MIN, (uint64_t)settings->pids_max, err) ||
-        !in_range("memory_bytes", limits.memory_bytes, MEMORY_MIN_BYTES, (uint64_t)settings->memory_mb_max * MIB,
-                  err) ||
+        !bytes_in_range("memory_mb", limits.memory_bytes, MEMORY_MIN_BYTES, (uint64_t)settings->memory_mb_max * MIB,
+                        err) ||
         !judge_disk(policy, &limits, err) || !judge_counts(settings, &limits, err))
         return false;
     *in_force = limits;
@@ -139,7 +149,8 @@ static bool judge_volume_sizes(const struct settings *settings, const struct fl_
 {
     for (size_t i = 0; i < prepare->volume_count; i++) {
         uint64_t bytes = prepare->volumes[i].size_bytes;
-        if (bytes && !in_range("size of a volume", bytes, DISK_MIN_BYTES, (uint64_t)settings->disk_mb_max * MIB, err))
+        if (bytes &&
+            !bytes_in_range("size_mb of a volume", bytes, DISK_MIN_BYTES, (uint64_t)settings->disk_mb_max * MIB, err))
             return false;
     }
     return true;

@@ -219,7 +219,8 @@ static void test_limits(struct side *side)
     struct record record;
     CHECK(record_read(records, slot, &record, NULL) && record.limits.memory_bytes == 128 << 20);
     message = answered(side, limit('f', (struct fl_limits){.cpu_milli = 1}));
-    CHECK(message.type == FL_REFUSED && strstr(message.as.refused.message, "cpu_milli must be 50..2000") != NULL);
+    CHECK(message.type == FL_REFUSED &&
+          strstr(message.as.refused.message, "cpu (in thousandths) must be 50..2000") != NULL);
     fake.limit_fails = true; /* the kernel will not have one of them: none is changed */
     message = answered(side, limit('f', (struct fl_limits){.memory_bytes = 16 << 20, .disk_bytes = 200 << 20}));
     CHECK(message.type == FL_REFUSED && strstr(message.as.refused.message, "memory is in use") != NULL);

@@ -51,15 +51,15 @@ static void test_limits(void)
     prepare.limits.cpu_milli = 49;
     CHECK(judged(&prepare, "50..4000") == ERROR_INVALID);
     prepare.limits.cpu_milli = 4001;
-    CHECK(judged(&prepare, "cpu_milli") == ERROR_INVALID);
+    CHECK(judged(&prepare, "cpu (in thousandths)") == ERROR_INVALID);
     prepare = request();
     prepare.limits.pids = 15;
     CHECK(judged(&prepare, "16..1000") == ERROR_INVALID);
     prepare = request();
     prepare.limits.memory_bytes = (16 << 20) - 1;
-    CHECK(judged(&prepare, "memory_bytes") == ERROR_INVALID);
+    CHECK(judged(&prepare, "memory_mb") == ERROR_INVALID);
     prepare.limits.memory_bytes = UINT64_MAX;
-    CHECK(judged(&prepare, "16777216..1073741824") == ERROR_INVALID);
+    CHECK(judged(&prepare, "memory_mb must be 16..1024") == ERROR_INVALID);
     prepare = request();
     prepare.limits.disk_bytes = (512 << 20) + 1;
     CHECK(
@@ -72,9 +72,9 @@ static void test_limits(void)
     prepare = request();
     prepare.limits.memory_bytes = 1 << 30;
     prepare.limits.disk_bytes = 600 << 20;
-    CHECK(judged(&prepare, "disk_bytes") == ERROR_INVALID);
+    CHECK(judged(&prepare, "disk_mb") == ERROR_INVALID);
     prepare.limits.disk_bytes = 4096;
-    CHECK(judged(&prepare, "disk_bytes") == ERROR_INVALID);
+    CHECK(judged(&prepare, "disk_mb") == ERROR_INVALID);
 }
 
 /* All that the tmpfs of a sandbox can hold, with their inodes, leaves memory to run something in. */
@@ -107,12 +107,11 @@ static void test_disk(void)
     CHECK(policy_judge(&DISK, &prepare, NOW, &limits, NULL));
     prepare.limits.disk_bytes++;
     struct error err = {0};
-    CHECK(!policy_judge(&DISK, &prepare, NOW, &limits, &err) &&
-          strstr(err.message, "disk_bytes must be 1048576..536870912"));
+    CHECK(!policy_judge(&DISK, &prepare, NOW, &limits, &err) && strstr(err.message, "disk_mb must be 1..512"));
     prepare = request();
     prepare.volume_count = 1;
     prepare.volumes[0].size_bytes = 1024;
-    CHECK(!policy_judge(&DISK, &prepare, NOW, &limits, &err) && strstr(err.message, "size of a volume"));
+    CHECK(!policy_judge(&DISK, &prepare, NOW, &limits, &err) && strstr(err.message, "size_mb of a volume"));
 }
 
 static void test_counts(void)
@@ -127,10 +126,10 @@ static void test_counts(void)
     CHECK(judged(&prepare, "open_files") == ERROR_INVALID);
     prepare = request();
     prepare.limits.commands = 101;
-    CHECK(judged(&prepare, "commands must be 1..100") == ERROR_INVALID);
+    CHECK(judged(&prepare, "processes must be 1..100") == ERROR_INVALID);
     prepare = request();
     prepare.limits.output_bytes = 1024;
-    CHECK(judged(&prepare, "output_bytes") == ERROR_INVALID);
+    CHECK(judged(&prepare, "output_mb must be 0.0625..1024 on this node") == ERROR_INVALID);
 }
 
 /* Of a living one: what is 0 stays, and all of it is judged together. */
