@@ -171,8 +171,8 @@ bool front_init_send(int socket, const struct front_init_message *message, const
 int front_init_receive(int socket, struct front_init_message *message, enum front_init_end sender, int *fds,
                        size_t *fd_count, struct error *err) MUST_USE;
 
-/** What a START's memfd holds: u32 argument count (its highest bit: is_line), u32 variable count, then NUL-ended texts: cwd, arguments, variables
- *  "NAME=value". */
+/** What a START's memfd holds: u32 argument count (its highest bit: is_line), u32 variable count, then NUL-ended texts:
+ * cwd, arguments, variables "NAME=value". */
 struct front_init_command {
     const char *cwd;
     char *const *arguments; /* NULL-ended */

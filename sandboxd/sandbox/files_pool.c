@@ -112,6 +112,7 @@ static bool has_room(const struct sandbox *sandbox, const struct files_pool *poo
         return error_set(err, ERROR_NO_CAPACITY, "at most %d file operations run at once in a sandbox; try again",
                          FILES_CALLS_MAX);
     int64_t max = sandbox->all->descriptors_max;
+    sandboxes_shed(sandbox->all);
     if (sandbox->descriptors + FILES_CALL_DESCRIPTORS > max / 4 ||
         sandbox->all->descriptors + FILES_CALL_DESCRIPTORS > max)
         return error_set(err, ERROR_NO_CAPACITY,

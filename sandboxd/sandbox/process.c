@@ -247,8 +247,23 @@ static bool has_room(const struct sandbox *sandbox)
            sandbox->all->descriptors + PROCESS_DESCRIPTORS <= max;
 }
 
+void process_forget_half(struct sandbox *sandbox)
+{
+    size_t count = 0;
+    for (const struct process *process = sandbox->processes; process; process = process->next)
+        count += process->state == PROCESS_ENDED && process->end_told;
+    for (struct process *process = sandbox->processes, *next; process && count > 1; process = next) {
+        next = process->next;
+        if (process->state != PROCESS_ENDED || !process->end_told)
+            continue;
+        forget(process);
+        count -= 2; /* it, and one that stays for it */
+    }
+}
+
 bool process_make_room(struct sandbox *sandbox)
 {
+    sandboxes_shed(sandbox->all);
     if (sandbox->running_count >= process_commands_max(sandbox))
         return false;
     for (struct process *process = sandbox->processes, *next; process && !has_room(sandbox); process = next) {

@@ -208,6 +208,8 @@ void process_free_all(struct sandbox *sandbox, const struct error *err);
 /** Makes room for one more record and its descriptors, if need be by forgetting the oldest ended ones; false when that
  *  is not enough. */
 bool process_make_room(struct sandbox *sandbox) MUST_USE;
+/** Forgets the older half of the ended commands whose end was told. */
+void process_forget_half(struct sandbox *sandbox);
 struct process *process_new(struct sandbox *sandbox, const char *id) MUST_USE;
 /** How many commands may run at once, and how much of the output of all is kept. */
 unsigned process_commands_max(const struct sandbox *sandbox) MUST_USE;
@@ -324,6 +326,11 @@ void launcher_link_stop(struct launcher_link *link);
  */
 void launcher_link_ask(struct launcher_link *link, const struct front_launcher_message *message, struct verb *asked);
 
+/* ---- shedding.c ---- */
+/** Any loop. When over three quarters of all descriptors are in use every sandbox forgets a half of its ended commands,
+ *  soon, on its own loop; at most once a second. */
+void sandboxes_shed(struct sandboxes *all);
+
 /* ---- sandboxes.c ---- */
 struct sandboxes {
     struct sandboxes_options options;
@@ -332,6 +339,7 @@ struct sandboxes {
     struct launcher_link *launcher;
     unsigned descriptors_max;
     _Atomic int64_t descriptors; /* open for commands now; counted for bounds only, so no order is needed */
+    _Atomic uint64_t shed_at;    /* boot ns: when sandboxes_shed did something last; 0 never */
     atomic_bool stopping;        /* a loop is ending: nobody waits for answers any more */
     pthread_mutex_t mutex;       /* guards what comes before a loop has started: early and the setting of loops */
     _Atomic(struct loop *) loops[SANDBOXES_LOOPS_MAX];

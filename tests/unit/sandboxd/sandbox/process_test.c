@@ -1,5 +1,6 @@
 /* process_test.c - the records of commands: forgotten when, waited for whom, held for whom after a restart; wide pipes;
  * what the audit is told. */
+#include "sandboxd/sandbox/init_link.h"
 #include "sandboxd/sandbox/sandbox_internal.h"
 #include "shared/base/clock.h"
 #include "shared/http/loop_internal.h"
@@ -259,6 +260,59 @@ static void test_wide_pipes(void)
     close_world(&world); /* and the last one's */
 }
 
+/* ---- descriptors, of which all sandboxes have one budget ---- */
+
+static void end(struct world *world, const char *id)
+{
+    struct process *process = begin(world, id);
+    struct fi_exited exited = {0};
+    snprintf(exited.id, sizeof exited.id, "%s", id);
+    for (int i = 0; i < OUTPUT_STREAMS; i++)
+        close(world->ends[i]);
+    process_exited(&world->sandbox, &exited);
+    for (int i = 0; i < OUTPUT_STREAMS; i++)
+        process_output_pump(&process->streams[i]);
+    CHECK(process->state == PROCESS_ENDED && process->end_told);
+}
+
+static const struct init_link_events NOBODY = {0}; /* init cannot be reached: what it is told waits */
+
+static void end_loop(void *cookie)
+{
+    loop_end(cookie);
+}
+
+/* Another sandbox begins a command while this one's ended ones hold most of what there is. */
+static void test_shedding(void)
+{
+    struct world world = {0};
+    open_world(&world);
+    struct sandbox other = {.all = &world.all, .loop = world.loop};
+    world.all.homes[0] = &world.sandbox;
+    world.all.loops[0] = world.loop;
+    pthread_mutex_init(&world.all.mutex, NULL);
+    world.sandbox.link = init_link_new(world.loop, AT_FDCWD, "/nowhere/init.sock", getuid(), &NOBODY, NULL);
+    for (int i = 0; i < 9; i++) {
+        char id[8];
+        snprintf(id, sizeof id, "c%d", i);
+        end(&world, id);
+    }
+    begin(&world, "runs");
+    CHECK(process_make_room(&other) && world.all.shed_at == 0); /* there is enough */
+    world.all.descriptors_max = (unsigned)world.all.descriptors + 2;
+    CHECK(!process_make_room(&other) && world.all.shed_at != 0);
+    loop_post(world.loop, end_loop, world.loop);
+    loop_run(world.loop);
+    CHECK(world.sandbox.process_count == 6 && !process_find(&world.sandbox, "c3") &&
+          process_find(&world.sandbox, "c4") && process_find(&world.sandbox, "runs"));
+    world.all.shed_at = 0;
+    world.all.descriptors_max = 1000;
+    CHECK(process_make_room(&other) && world.all.shed_at == 0);
+    pthread_mutex_destroy(&world.all.mutex);
+    init_link_free(world.sandbox.link);
+    close_world(&world);
+}
+
 /* ---- what the audit is told ---- */
 
 static struct {
@@ -354,6 +408,7 @@ int main(void)
     test_hold_for_two();
     test_hold_of_the_other_stream();
     test_wide_pipes();
+    test_shedding();
     test_audit_hooks();
     return check_done();
 }
