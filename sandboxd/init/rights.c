@@ -5,8 +5,9 @@
 #include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
-enum { CAPABILITIES_MAX = 64 };
+enum { CAPABILITIES_MAX = 64, NOBODY = 65534 };
 
 #define BIT(capability) (1ULL << (capability))
 
@@ -46,9 +47,17 @@ bool rights_bound(struct error *err)
     return bound(~OF_ROOT, err);
 }
 
+/* prlimit(2) asks that the target's three uids are all the caller's own real one, or for a capability that no command
+ * has: with two different ones init is nobody's to limit, a root command's neither. */
+static bool part_ids(struct error *err)
+{
+    return (syscall(SYS_setresgid, -1, -1, NOBODY) == 0 && syscall(SYS_setresuid, -1, -1, NOBODY) == 0) ||
+           error_set_errno(err, ERROR_INTERNAL, "take a saved user id of its own");
+}
+
 bool rights_drop(bool root_allowed, struct error *err)
 {
-    return (root_allowed || bound(OF_ROOT, err)) && set(root_allowed ? OF_INIT | OF_ROOT : OF_INIT, err);
+    return (root_allowed ? part_ids(err) : bound(OF_ROOT, err)) && set(root_allowed ? OF_INIT | OF_ROOT : OF_INIT, err);
 }
 
 bool rights_take_root(struct error *err)

@@ -58,6 +58,7 @@ os.waitpid(pid, 0); escaped()""",
     "signals_a_host_process": "os.kill({victim}, 0); escaped()",
     "traces_process_1_or_the_victim": "check(libc.ptrace(16, {trace_target}, None, None)); escaped(); libc.ptrace(17, {trace_target}, None, None)",
     "reads_the_memory_of_another": "escaped(len(open('/proc/{trace_target}/environ', 'rb').read()) >= 0 and os.open('/proc/{trace_target}/mem', os.O_RDWR) >= 0)",
+    "limits_process_1_or_the_victim": "import resource; old = resource.prlimit({trace_target}, resource.RLIMIT_NOFILE); resource.prlimit({trace_target}, resource.RLIMIT_NOFILE, old); escaped()",
     "raises_its_priority": "os.nice(-5); escaped()",
     "becomes_root": "check(libc.setresuid(0, 0, 0)); escaped(os.geteuid() == 0)",
     "gains_by_a_setuid_program": """
