@@ -313,6 +313,7 @@ static bool set_up(struct btrfs_pool *pool, const char *top, uint64_t bytes_max,
     if (!fd_make_folders(pool->folder, 0700, err) || !open_image(pool, top, err) || !open_loop(pool, err) ||
         !mount_pool(pool, err) || !name_sysfs(pool, err) || !use_all(pool, err))
         return false;
+    btrfs_space_prepare(pool->top, pool->sysfs);
     btrfs_space_give_back(pool->sysfs);
     return btrfs_quota_enable(pool->top, pool->sysfs, err);
 }

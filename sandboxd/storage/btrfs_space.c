@@ -8,10 +8,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/btrfs.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { SYSFS_BYTES = 160, NUMBER_BYTES = 32, DEVICE = 1 };
+static const uint64_t METADATA_FIRST = 16ULL * 1024 * 1024;
 
 bool btrfs_sysfs_number(const char *sysfs, const char *name, uint64_t *number, struct error *err)
 {
@@ -66,6 +68,20 @@ bool btrfs_space_read(int top, const char *sysfs, struct btrfs_space *space, str
         return false;
     *space = (struct btrfs_space){.data_free = data + unallocated, .metadata_free = metadata + unallocated};
     return true;
+}
+
+void btrfs_space_prepare(int top, const char *sysfs)
+{
+    /* What lies in the small chunk is moved: into a new one. */
+    struct btrfs_ioctl_balance_args move = {.flags = BTRFS_BALANCE_METADATA};
+    uint64_t has = 0;
+    struct error err = {0};
+    if (!btrfs_sysfs_number(sysfs, "allocation/metadata/total_bytes", &has, &err)) {
+        log_warn("storage", "%s", err.message);
+        return;
+    }
+    if (has < METADATA_FIRST && ioctl(top, BTRFS_IOC_BALANCE_V2, &move) < 0 && errno != EINPROGRESS)
+        log_warn("storage", "cannot give the pool's metadata more room: %s", strerrordesc_np(errno));
 }
 
 void btrfs_space_give_back(const char *sysfs)

@@ -17,6 +17,10 @@ bool btrfs_sysfs_number(const char *sysfs, const char *name, uint64_t *number, s
  * only after the next commit. */
 bool btrfs_space_read(int top, const char *sysfs, struct btrfs_space *space, struct error *err) MUST_USE;
 
+/** Sees to it that metadata has a chunk of the usual size, a tenth of the pool: mkfs.btrfs leaves it 8 MiB, and whoever
+ * fills all else faster than metadata_ratio adds to that leaves none. What cannot be done is logged. */
+void btrfs_space_prepare(int top, const char *sysfs);
+
 /** From now on a chunk of metadata that is less than a third full is emptied into others and given back, where the
  * kernel can (5.19): else what one sandbox's files once took for their trees would never be anybody's data again. */
 void btrfs_space_give_back(const char *sysfs);
