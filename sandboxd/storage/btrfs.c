@@ -17,8 +17,9 @@ static bool fail(enum btrfs_util_error failed, const char *what, const char *pat
     int why = errno;
     if (failed == BTRFS_UTIL_OK)
         return true;
-    return error_set(err, why == ENOSPC || why == EDQUOT ? ERROR_DISK_FULL : ERROR_INTERNAL, "%s %s: %s (%s)", what,
-                     path, btrfs_util_strerror(failed), strerror(why));
+    if (why == ENOSPC || why == EDQUOT)
+        return error_set(err, ERROR_DISK_FULL, "%s: the disk that all sandboxes of this node share is full", what);
+    return error_set(err, ERROR_INTERNAL, "%s %s: %s (%s)", what, path, btrfs_util_strerror(failed), strerror(why));
 }
 
 static bool pool_open(struct storage *storage, const struct storage_options *options, struct error *err)
@@ -93,7 +94,7 @@ static bool area_restore(struct storage *storage, struct storage_area *area, uin
 {
     char from[STORAGE_PATH_BYTES];
     if (!storage_path(storage, "snapshots", snapshot, from, err) || !area_begin(storage, area, disk_bytes, err) ||
-        !fail(btrfs_util_create_snapshot(from, area->path, 0, NULL, NULL), "restore the snapshot to", area->path, err))
+        !fail(btrfs_util_create_snapshot(from, area->path, 0, NULL, NULL), "restore the snapshot", area->path, err))
         return false;
     *job = NULL;
     if (finish_area(area, area->path, disk_bytes, false, err))
