@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+static const uint64_t BIRTH_BYTES = 2ULL << 20;
+
 static bool fail(enum btrfs_util_error failed, const char *what, const char *path, struct error *err)
 {
     int why = errno;
@@ -89,6 +91,18 @@ static bool area_make(struct storage *storage, struct storage_area *area, uint64
     return destroy(storage, area->path, NULL) && false;
 }
 
+/* Of what is full to its limit a birth needs some on top: an overlay that cannot make its work folder is read-only, so
+ * that nothing could ever be removed. */
+static bool leave_room(const struct storage *storage, const struct storage_area *area, uint64_t disk_bytes,
+                       struct error *err)
+{
+    uint64_t used = 0;
+    AUTO_FD int fd = open_folder(area->path, err);
+    if (fd < 0 || !btrfs_quota_usage(fd, btrfs_pool_sysfs(storage->pool), &used, err))
+        return false;
+    return disk_bytes == 0 || used + BIRTH_BYTES <= disk_bytes || btrfs_quota_limit(fd, used + BIRTH_BYTES, err);
+}
+
 static bool area_restore(struct storage *storage, struct storage_area *area, uint64_t disk_bytes, const char *snapshot,
                          struct storage_job **job, struct error *err)
 {
@@ -97,7 +111,7 @@ static bool area_restore(struct storage *storage, struct storage_area *area, uin
         !fail(btrfs_util_create_snapshot(from, area->path, 0, NULL, NULL), "restore the snapshot", area->path, err))
         return false;
     *job = NULL;
-    if (finish_area(area, area->path, disk_bytes, false, err))
+    if (finish_area(area, area->path, disk_bytes, false, err) && leave_room(storage, area, disk_bytes, err))
         return true;
     return destroy(storage, area->path, NULL) && false;
 }

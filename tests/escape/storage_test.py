@@ -224,6 +224,17 @@ print((pool.f_blocks - pool.f_bfree) * pool.f_bsize)""", self.pool))
         return in_launcher(self.deployment, "import glob, os, sys\n"
                            "print(os.path.dirname(glob.glob(sys.argv[1])[0]), end='')", f"{self.pool}/volumes/*/{name}")
 
+    def test_a_full_disk_restored_is_no_dead_end(self):
+        grant = self.sandbox(LIMIT_MB)
+        self.deployment.exec(grant, cmd="dd if=/dev/zero of=/workspace/full bs=1M; cd /workspace; for i in $(seq 999); do "
+                                        ": > $i || break; done; sync")
+        reply = self.deployment.request("POST", f"/sandboxes/{grant['sandbox']['id']}/snapshots", {"name": "full"})
+        self.assertEqual(reply.status, 201, reply)
+        again = self.sandbox(LIMIT_MB, template="snapshot:full", volumes=[{"name": "any", "path": "/new/folder"}])
+        self.assertEqual(self.deployment.shell(again, "rm /workspace/full && sync && hostname && cat /etc/hostname"),
+                         f"{again['sandbox']['name']}\n" * 2)
+        self.deployment.shell(again, "dd if=/dev/zero of=/workspace/f bs=1M count=16")
+
     def test_a_volume_is_held(self):
         grant = self.sandbox(ROOMY_MB, volumes=[{"name": "small", "path": "/data", "size_mb": LIMIT_MB}])
         reply = self.deployment.exec(grant, cmd="dd if=/dev/zero of=/data/f bs=1M count=100 2>&1; stat -c %s /data/f")
