@@ -38,6 +38,7 @@ def mounts():
     for line in read('/proc/self/mountinfo').splitlines():
         before, after = line.split(' - ')
         fields = before.split()
+        fields[3] = re.sub(r'^/slots/\d+/', '/slots/#/', fields[3])  # /dev and the covers of /proc are the slot's own
         lines.append([fields[3:6], re.sub(r'/slots?/\d+|\b\d{9,}\b', '#', after)])
     return lines
 look = {
