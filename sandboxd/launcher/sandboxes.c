@@ -228,11 +228,17 @@ void sandboxes_end(struct sandboxes *all, struct sandbox *sandbox, const char *r
         begin_end(all, sandbox);
 }
 
+/* False for an event of who had the slot before. */
+static bool is_readable(int fd)
+{
+    struct pollfd what = {.fd = fd, .events = POLLIN};
+    return fd >= 0 && poll(&what, 1, 0) != 0;
+}
+
 static void init_ended(struct sandboxes *all, struct sandbox *sandbox)
 {
-    struct pollfd init = {.fd = sandbox->handle.init, .events = POLLIN};
-    if (init.fd < 0 || poll(&init, 1, 0) == 0)
-        return; /* an event of who had the slot before */
+    if (!is_readable(sandbox->handle.init))
+        return;
     if (is_birth(sandbox->state)) {
         birth_init_ended(all, sandbox);
         return;
@@ -242,6 +248,14 @@ static void init_ended(struct sandboxes *all, struct sandbox *sandbox)
         try_remove(all, sandbox);
     else
         begin_end(all, sandbox);
+}
+
+/* Or its errand: to finish one that goes on would wait for it. */
+static bool has_job_ended(const struct sandbox *sandbox)
+{
+    const struct taking *taking = sandbox->taking;
+    const struct storage_job *job = sandbox->job ? sandbox->job : taking ? taking->job : NULL;
+    return job ? is_readable(storage_job_fd(job)) : taking && taking->errand && is_readable(errand_fd(taking->errand));
 }
 
 void sandboxes_event(struct sandboxes *all, enum sandbox_event event, uint32_t slot)
@@ -257,6 +271,8 @@ void sandboxes_event(struct sandboxes *all, enum sandbox_event event, uint32_t s
         birth_event(all, sandbox);
         return;
     case SANDBOX_JOB:
+        if (!has_job_ended(sandbox))
+            return;
         if (sandbox->state == SANDBOX_FILLING)
             birth_filled(all, sandbox);
         else

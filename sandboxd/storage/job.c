@@ -1,6 +1,7 @@
 /** job.c - a child process that copies or removes, and what becomes of what it made. */
 #include "sandboxd/storage/job.h"
 
+#include "shared/base/clock.h"
 #include "shared/base/fd.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
@@ -9,6 +10,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,13 +20,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { NICENESS = 5, DESCRIPTORS = 8192, PIPE_FD = JOB_FDS_MAX + 3 };
+static const uint64_t LOOK_NS = 100ULL * 1000 * 1000;
+
+enum { PATIENCE_MS = 20, NICENESS = 5, DESCRIPTORS = 8192, PIPE_FD = JOB_FDS_MAX + 3 };
 
 struct storage_job {
     struct storage *storage;
     pid_t pid;
     int pidfd, result; /* pipe: a struct error, whose kind is ERROR_NONE when all went well */
     struct job_work work;
+    struct storage_job *next; /* of the cancelled that still die */
 };
 
 /* --- in the child --- */
@@ -180,10 +185,32 @@ bool storage_job_finish(struct storage_job *job, struct error *err)
     return ok;
 }
 
+/* One in the middle of a system call that cannot be interrupted (the kernel writes out what a snapshot is to hold) dies
+ * when that is over, and perhaps has made what it was to make. */
 void storage_job_cancel(struct storage_job *job)
 {
+    struct storage *storage = job->storage;
+    struct pollfd end = {.fd = job->pidfd, .events = POLLIN};
     kill(job->pid, SIGKILL);
-    reap(job);
-    discard_made(job);
-    job_free(job);
+    (void)poll(&end, 1, PATIENCE_MS);
+    job->next = storage->dying;
+    storage->dying = job;
+    job_bury(storage, false);
+}
+
+void job_bury(struct storage *storage, bool waits)
+{
+    for (struct storage_job **at = &storage->dying; *at;) {
+        struct storage_job *job = *at;
+        if (!waits && waitpid(job->pid, NULL, WNOHANG) == 0) {
+            at = &job->next;
+            continue;
+        }
+        if (waits)
+            reap(job);
+        *at = job->next;
+        discard_made(job);
+        job_free(job);
+    }
+    storage->bury_at = storage->dying ? clock_boot_ns() + LOOK_NS : 0;
 }

@@ -18,3 +18,5 @@ struct job_work {
 
 /** Begins it; NULL on failure. `work` is copied, its descriptors stay the caller's. */
 struct storage_job *job_start(struct storage *storage, const struct job_work *work, struct error *err) MUST_USE;
+/** Ends what was cancelled and has died meanwhile; `waits`: all of it. */
+void job_bury(struct storage *storage, bool waits);

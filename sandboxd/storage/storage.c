@@ -162,6 +162,7 @@ void storage_close(struct storage *storage)
         return;
     if (storage->removal)
         storage_job_cancel(storage->removal);
+    job_bury(storage, true);
     if (storage->driver && storage->driver->close)
         storage->driver->close(storage);
     free(storage);
@@ -343,15 +344,21 @@ bool storage_volume_remove(struct storage *storage, const char *name, struct err
 
 /* --- time --- */
 
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return b && (a == 0 || b < a) ? b : a;
+}
+
 uint64_t storage_next_wake(const struct storage *storage)
 {
     uint64_t own = storage->driver->next_wake ? storage->driver->next_wake(storage) : 0;
-    uint64_t trash = storage_next_removal(storage);
-    return own == 0 ? trash : trash == 0 || own < trash ? own : trash;
+    return sooner(sooner(own, storage->bury_at), storage_next_removal(storage));
 }
 
 void storage_wake(struct storage *storage, uint64_t now_boot_ns)
 {
+    if (storage->bury_at && storage->bury_at <= now_boot_ns)
+        job_bury(storage, false);
     storage_empty_trash(storage, now_boot_ns);
     if (storage->driver->wake)
         storage->driver->wake(storage, now_boot_ns);

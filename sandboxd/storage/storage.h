@@ -116,7 +116,7 @@ bool storage_volume_remove(struct storage *storage, const char *name, struct err
 int storage_job_fd(const struct storage_job *job) MUST_USE;
 /** Ends it: its result. Waits when it has not ended yet; frees it. */
 bool storage_job_finish(struct storage_job *job, struct error *err) MUST_USE;
-/** Kills it and frees it; what it made is removed. */
+/** Kills it and frees it; what it made is removed: at once, or by storage_wake where its child cannot die yet. */
 void storage_job_cancel(struct storage_job *job);
 
 /** When storage_wake is due, CLOCK_BOOTTIME ns; 0 never. It grows the pool, and ends removals. */

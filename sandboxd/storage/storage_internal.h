@@ -43,6 +43,8 @@ struct storage {
     const struct storage_driver *driver;
     char top[STORAGE_PATH_BYTES], base[STORAGE_PATH_BYTES];
     struct btrfs_pool *pool;     /* btrfs */
+    struct storage_job *dying;   /* cancelled, but their children have not died yet */
+    uint64_t bury_at;            /* boot ns: when these are looked after; 0 none */
     struct storage_job *removal; /* what empties the trash; NULL none */
     bool trash_waits;            /* something was put there after `removal` began */
     uint64_t retry_at;           /* boot ns: when a failed removal is tried again; 0 none */
