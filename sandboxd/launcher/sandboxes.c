@@ -406,11 +406,16 @@ void sandboxes_wake(struct sandboxes *all, uint64_t now_boot_ns)
         storage_wake(all->house.storage, now_boot_ns);
     if (all->warm.trim_boot_ns && all->warm.trim_boot_ns <= now_boot_ns)
         warm_trim(all, now_boot_ns);
-    for (uint32_t slot = 0; slot < SLOTS_COUNT; slot++) {
+    uint32_t first = all->wake_next;
+    for (uint32_t i = 0, count = 0; i < SLOTS_COUNT && count < SANDBOXES_WAKES_A_TURN; i++) {
+        uint32_t slot = (first + i) % SLOTS_COUNT;
         struct sandbox *sandbox = all->by_slot[slot];
         uint64_t here = sandbox ? due(sandbox) : 0;
-        if (here && here <= now_boot_ns)
-            wake(all, sandbox);
+        if (here == 0 || here > now_boot_ns)
+            continue;
+        wake(all, sandbox);
+        count++;
+        all->wake_next = slot + 1; /* those that are left are due at once */
     }
     for (struct sandbox *queued = all->queue, *next = NULL; queued; queued = next) {
         next = queued->next;

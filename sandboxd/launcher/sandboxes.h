@@ -16,12 +16,13 @@
 #include "sandboxd/launcher/warm.h"
 #include "sandboxd/storage/storage.h"
 
-#define SANDBOXES_ENDED_KEPT  512 /* ends that are told again to a new front; older ones are forgotten */
-#define SANDBOXES_BIRTHS_MAX  8   /* under way at once; others wait their turn */
-#define SANDBOXES_TAKINGS_MAX 16  /* snapshots under way at once */
-#define SANDBOXES_BIRTH_S     30  /* a birth that takes longer has failed */
-#define SANDBOXES_QUEUED_S    120 /* ... or that had no turn */
-#define SANDBOXES_FILLING_S   600 /* ... or whose snapshot was not copied */
+#define SANDBOXES_ENDED_KEPT   512 /* ends that are told again to a new front; older ones are forgotten */
+#define SANDBOXES_WAKES_A_TURN 64  /* looked after in a turn because it is time: far fewer than ends are kept */
+#define SANDBOXES_BIRTHS_MAX   8   /* under way at once; others wait their turn */
+#define SANDBOXES_TAKINGS_MAX  16  /* snapshots under way at once */
+#define SANDBOXES_BIRTH_S      30  /* a birth that takes longer has failed */
+#define SANDBOXES_QUEUED_S     120 /* ... or that had no turn */
+#define SANDBOXES_FILLING_S    600 /* ... or whose snapshot was not copied */
 
 enum sandbox_state {
     SANDBOX_QUEUED = 1, /* has no slot yet */
@@ -125,7 +126,8 @@ struct sandboxes {
     uint32_t births;       /* FILLING, BORN or BECOMING, not the pool's */
     uint32_t pool_births;  /* BORN, the pool's */
     uint32_t takings;
-    bool no_slot; /* the queue's first found none: it waits until one is free */
+    uint32_t wake_next; /* the slot where sandboxes_wake goes on */
+    bool no_slot;       /* the queue's first found none: it waits until one is free */
     struct warm warm;
     struct sandbox_end ended[SANDBOXES_ENDED_KEPT]; /* a ring; number n is at n % SANDBOXES_ENDED_KEPT */
     uint64_t ended_count;                           /* ever */

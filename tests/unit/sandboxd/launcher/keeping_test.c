@@ -188,8 +188,8 @@ static void test_most_snapshots(struct side *side)
     make(side, 'f');
     char name[] = "snp_ccccccccccccccccccc0";
     for (int i = 0; i < 4; i++, name[23]++) {
-        CHECK(answered(side, snapshot('f', name)).type == 0);
-        CHECK(awaited(side).type == FL_KEPT);
+        struct front_launcher_message kept = answered(side, snapshot('f', name)); /* unless the errand is quick */
+        CHECK(kept.type == FL_KEPT || (kept.type == 0 && awaited(side).type == FL_KEPT));
     }
     struct front_launcher_message message = answered(side, snapshot('f', name));
     CHECK(message.type == FL_REFUSED && message.as.refused.kind == ERROR_NO_CAPACITY);
