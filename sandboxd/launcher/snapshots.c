@@ -174,8 +174,9 @@ bool snapshots_remove(struct snapshots *snapshots, const char *name, struct erro
     struct snapshot_record *found = NULL;
     for (size_t i = 0; i < snapshots->count && !found; i++)
         found = strcmp(snapshots->list[i].name, name) == 0 ? &snapshots->list[i] : NULL;
-    if (!found)
-        return true;
+    if (!found) /* what a killed launcher's child still made was swept by nobody */
+        return !storage_snapshot_exists(snapshots->storage, name) ||
+               storage_snapshot_remove(snapshots->storage, name, err);
     bool is_there = strcmp(found->storage, storage_kind(snapshots->storage)) == 0;
     if (is_there && !storage_snapshot_remove(snapshots->storage, name, &why) && why.kind != ERROR_NOT_FOUND) {
         if (err)

@@ -179,6 +179,8 @@ static struct side *test_restart(struct side *side)
     CHECK(answered(side, drop(other_kind.name)).type == FL_DONE);
     CHECK(answered(side, drop(SNAPSHOT)).type == FL_DONE && !is_recorded(SNAPSHOT));
     CHECK(answered(side, drop(SNAPSHOT)).type == FL_DONE); /* also when it is not there */
+    disk_put(disk.snapshots, SNAPSHOT); /* made by a child that its launcher's kill -9 did not stop */
+    CHECK(answered(side, drop(SNAPSHOT)).type == FL_DONE);
     CHECK(!disk_find(disk.snapshots, SNAPSHOT) && side->snapshots.count == 0);
     return side;
 }
