@@ -19,7 +19,8 @@ sys.path.insert(0, os.path.join(ROOT, "tests"))
 TSAN_ROOMS = ("negotiator", "shared-http", "sandboxd-front", "sandboxd-journal-marks", "sandboxd-sandbox")
 FUZZ_SECONDS = int(os.environ.get("PARLEY_FUZZ_SECONDS", "4"))
 PROGRAM_TIMEOUT_S = 240
-UNITS_AT_ONCE = 2  # most of them wait for most of their time
+UNITS_AT_ONCE = 3  # most of them wait for most of their time
+FUZZERS_AT_ONCE = 2
 REPLIES = os.path.join(ROOT, "build", "replies.jsonl")
 
 
@@ -69,15 +70,20 @@ def run_units(counts, preset, rooms=None):
                 pool.submit(run_program, counts, f"{preset}/{name}", [program], environment)
 
 
+def run_fuzzer(counts, program):
+    name = os.path.basename(program)[len("fuzz-"):]
+    corpus = os.path.join(ROOT, "tests", "fuzz", "corpus", name.removesuffix("_fuzz"))
+    scratch = os.path.join(ROOT, "build", "fuzz", "scratch-" + name)
+    os.makedirs(scratch, exist_ok=True)
+    folders = [scratch] + ([corpus] if os.path.isdir(corpus) else [])
+    run_program(counts, f"fuzz/{name}", [program, f"-max_total_time={FUZZ_SECONDS}", "-rss_limit_mb=2048",
+                                         "-timeout=10", f"-artifact_prefix={scratch}-", *folders], dict(os.environ))
+
+
 def run_fuzzers(counts):
-    for program in sorted(glob.glob(os.path.join(ROOT, "build", "fuzz", "fuzz", "fuzz-*"))):
-        name = os.path.basename(program)[len("fuzz-"):]
-        corpus = os.path.join(ROOT, "tests", "fuzz", "corpus", name.removesuffix("_fuzz"))
-        scratch = os.path.join(ROOT, "build", "fuzz", "scratch-" + name)
-        os.makedirs(scratch, exist_ok=True)
-        folders = [scratch] + ([corpus] if os.path.isdir(corpus) else [])
-        run_program(counts, f"fuzz/{name}", [program, f"-max_total_time={FUZZ_SECONDS}", "-rss_limit_mb=2048",
-                                             "-timeout=10", f"-artifact_prefix={scratch}-", *folders], dict(os.environ))
+    with concurrent.futures.ThreadPoolExecutor(FUZZERS_AT_ONCE) as pool:
+        for program in sorted(glob.glob(os.path.join(ROOT, "build", "fuzz", "fuzz", "fuzz-*"))):
+            pool.submit(run_fuzzer, counts, program)
 
 
 class Result(unittest.TestResult):

@@ -1,6 +1,7 @@
 /* launcher_link.c - the front's end of the socket to the launcher. */
 #include "sandboxd/sandbox/sandbox_internal.h"
 
+#include "sandboxd/sandbox/paused_marks.h"
 #include "shared/base/clock.h"
 #include "shared/base/fd.h"
 #include "shared/base/log.h"
@@ -87,6 +88,9 @@ static bool take_sandbox(struct launcher_link *link, const struct fl_sandbox *fa
     struct sandboxes *all = link->all;
     if (!registry_put(all->registry, facts, clock_wall_ms()))
         return false;
+    /* Another loop may be asked of it before its own has taken it up, which looks whether it is frozen indeed. */
+    if (hold && paused_is_marked(all->options.paused_folder, facts->id))
+        registry_set_paused(all->registry, facts->id, true, clock_wall_ms());
     struct arrival *arrival = memory_new(sizeof *arrival);
     *arrival = (struct arrival){.all = all, .facts = *facts, .fd_count = fd_count, .hold = hold, .asked = asked};
     key_done(&arrival->facts.root);

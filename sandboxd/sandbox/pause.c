@@ -253,8 +253,10 @@ void sandbox_pause_adopt(struct sandbox *sandbox)
     struct error err = {0};
     sandbox->freezer = freezer_new(sandbox->loop, sandbox->stats[FL_FD_FREEZE], sandbox->stats[FL_FD_EVENTS]);
     if (!freezer_is_set(sandbox->freezer)) {
-        if (is_marked)
+        if (is_marked) {
             paused_unmark(folder, sandbox->facts.id);
+            set_paused(sandbox, false);
+        }
         return;
     }
     if (is_marked) {
