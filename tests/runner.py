@@ -8,6 +8,7 @@ import concurrent.futures
 import glob
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -154,6 +155,8 @@ def run_python(counts, area):
 
 
 def main():
+    # Who starts us in the background may have had it ignored, which every program below would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     areas = sys.argv[1:] or ["layering", "unit", "tsan", "fuzz", "scenario", "escape", "faults", "contract"]
     counts = Counts()
     if "scenario" in areas and os.path.exists(REPLIES):

@@ -410,12 +410,14 @@ class CliFiles(unittest.TestCase):
         setup = {"bash": ("bash --norc --noprofile", "source <(parley completion bash)"),
                  "zsh": ("zsh -f", "autoload -U compinit; compinit -u; source <(parley completion zsh)"),
                  "fish": ("fish --no-config", "parley completion fish | source")}
+        sockets = tempfile.TemporaryDirectory()
+        self.addCleanup(sockets.cleanup)
         typed = (("parley syn", "parley sync"), ("parley cat :sr", "parley cat :src/main.c"),
                  ("parley cat :my", "parley cat :my\\ file"), ("parley cat :b", "parley cat :b"),
                  ("parley cat :a", "parley cat :a:b"), ("parley cat :\\$", "parley cat :\\$\\(touch\\ pwned\\)"),
                  ("parley cat :d", "parley cat :d\\;touch\\ pwned/"))
         for shell, (command, source) in setup.items():
-            socket = f"{self.folder}/tmux-{shell}"
+            socket = f"{sockets.name}/{shell}"  # not where fish, that completes behind ':' by itself too, would find it
 
             def tmux(*words):
                 return subprocess.run(["tmux", "-S", socket, *words], env=environment, cwd=self.folder, check=True,
