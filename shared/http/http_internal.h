@@ -15,6 +15,9 @@
 #include <netinet/in.h>
 #include <stdatomic.h>
 
+/* Numbers as they were given: 0.05, where all 17 digits of a double would tell 0.050000000000000003. */
+#define HTTP_JSON_REALS JSON_REAL_PRECISION(15)
+
 /* H2O_STRUCT_FROM_MEMBER without its alignment warning. */
 #define HTTP_OWNER(type, member, pointer) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 

@@ -163,7 +163,7 @@ void http_reply_bytes(struct http_request *request, int status, const char *type
 
 void http_reply_json(struct http_request *request, int status, json_t *body)
 {
-    AUTO_FREE char *text = body != NULL ? json_dumps(body, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    AUTO_FREE char *text = body != NULL ? json_dumps(body, JSON_COMPACT | JSON_ENCODE_ANY | HTTP_JSON_REALS) : NULL;
     json_decref(body);
     if (text != NULL) {
         http_reply_bytes(request, status, "application/json", text, strlen(text));

@@ -269,7 +269,7 @@ void http_stream_break(struct http_request *request, const struct error *err)
 
 size_t http_stream_send_json(struct http_request *request, enum http_framing framing, const char *name, json_t *object)
 {
-    AUTO_FREE char *text = json_dumps(object, JSON_COMPACT);
+    AUTO_FREE char *text = json_dumps(object, JSON_COMPACT | HTTP_JSON_REALS);
     json_decref(object);
     AUTO_TEXT line = {0};
     if (text != NULL && framing == HTTP_SSE)

@@ -65,6 +65,11 @@ class Bounds(Policy):
         actions = {each["action"] for each in deployment.request("GET", "/audit?limit=200").json["records"]}
         self.assertLessEqual({"snapshot.create", "snapshot.delete", "negotiate"}, actions)
 
+    def test_a_share_of_a_core_is_told_as_it_was_given(self):
+        deployment = self.start()
+        grant = deployment.negotiate("small", resources={"cpu": 0.05})
+        self.assertIn(b'"cpu":0.05,', deployment.request("GET", "/sandboxes/" + grant["sandbox"]["id"]).body)
+
 
 if __name__ == "__main__":
     unittest.main()
