@@ -107,7 +107,7 @@ static void apply_layer(struct tree *tree, const uint8_t *data, size_t size)
             (void)!layer_apply(tree, tar, NULL);
         archive_read_free(tar);
     }
-    struct template_record record = {.kind = TEMPLATE_WHOLE, .workdir = "/work/dir"};
+    struct template_record record = {.kind = TEMPLATE_WHOLE, .workdir = "/srv/dir"};
     if (settle(tree, "", &record, NULL))
         (void)!settle_survey(tree, &record, NULL);
 }

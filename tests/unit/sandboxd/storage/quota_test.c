@@ -93,7 +93,7 @@ static int enter_overlay(int user_namespace, int area, int lower)
     if (mount("overlay", "/mnt/new", "overlay", MS_NOSUID | MS_NODEV,
               "lowerdir=/mnt/lower,upperdir=/mnt/area/root/upper,workdir=/mnt/area/root/work,userxattr") < 0)
         return 3;
-    if (chdir("/mnt/new") < 0 || mkdir("work", 0777) < 0 || chmod("work", 0777) < 0 || chdir("work") < 0)
+    if (chdir("/mnt/new") < 0 || mkdir("tenant", 0777) < 0 || chmod("tenant", 0777) < 0 || chdir("tenant") < 0)
         return 4;
     return setgid(USER) == 0 && setuid(USER) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 ? 0 : 5;
 }
@@ -369,7 +369,7 @@ static void check_room(const struct storage_area *area)
 {
     struct stat status = {0};
     int fd = fixture_area(area);
-    CHECK(fstatat(fd, "root/upper/work/room", &status, 0) == 0 && status.st_size == PIECE);
+    CHECK(fstatat(fd, "root/upper/tenant/room", &status, 0) == 0 && status.st_size == PIECE);
     close(fd);
 }
 
