@@ -169,24 +169,10 @@ bool volumes_take(struct work *work, const struct sandbox *sandbox)
     return true;
 }
 
-bool volumes_made(struct work *work, const struct sandbox *sandbox)
-{
-    for (size_t i = 0; i < json_array_size(sandbox->volumes); i++) {
-        struct volume volume;
-        const char *name = name_at(sandbox, i);
-        if (name == NULL)
-            continue;
-        if (!volume_get(work, sandbox->principal, name, &volume))
-            return false;
-        if (volume.revision == 0 || strcmp(volume.made_by, sandbox->id) != 0)
-            continue;
-        volume.made_by[0] = '\0';
-        put(work, sandbox->principal, &volume);
-    }
-    return true;
-}
+typedef void deed_fn(struct work *work, const char *principal, const struct volume *volume);
 
-bool volumes_unmake(struct work *work, const struct sandbox *sandbox)
+/* Does it to each volume that this sandbox was the first to ask for, and nobody since. */
+static bool each_own(struct work *work, const struct sandbox *sandbox, deed_fn *deed)
 {
     for (size_t i = 0; i < json_array_size(sandbox->volumes); i++) {
         struct volume volume;
@@ -196,9 +182,26 @@ bool volumes_unmake(struct work *work, const struct sandbox *sandbox)
         if (!volume_get(work, sandbox->principal, name, &volume))
             return false;
         if (volume.revision > 0 && strcmp(volume.made_by, sandbox->id) == 0)
-            volume_remove(work, sandbox->principal, &volume);
+            deed(work, sandbox->principal, &volume);
     }
     return true;
+}
+
+static void keep(struct work *work, const char *principal, const struct volume *volume)
+{
+    struct volume kept = *volume;
+    kept.made_by[0] = '\0';
+    put(work, principal, &kept);
+}
+
+bool volumes_made(struct work *work, const struct sandbox *sandbox)
+{
+    return each_own(work, sandbox, keep);
+}
+
+bool volumes_unmake(struct work *work, const struct sandbox *sandbox)
+{
+    return each_own(work, sandbox, volume_remove);
 }
 
 void volumes_release(struct work *work, const struct sandbox *sandbox)
