@@ -54,6 +54,20 @@ struct http_request *node_find(void *cookie, const struct verb_answer *answer)
     return NULL;
 }
 
+struct http_request *node_find_sandbox(void *cookie, const struct verb_answer *answer, struct registry_view *view)
+{
+    struct http_request *request = node_find(cookie, answer);
+    if (!request)
+        return NULL;
+    const struct node_waiting *waiting = http_request_identity(request);
+    if (registry_find(sandboxes_registry(plane_of(request)->sandboxes), waiting->sandbox_id, view))
+        return request;
+    struct error err = {0};
+    error_set(&err, ERROR_GONE, "the sandbox has ended meanwhile");
+    node_reply_error(request, waiting->number, &err);
+    return NULL;
+}
+
 /* ---- destroy, deadline ---- */
 
 static bool handle_destroy(struct http_request *request, const json_t *message, uint64_t number, struct error *err)

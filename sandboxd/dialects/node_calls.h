@@ -21,6 +21,9 @@ void *node_wait(struct http_request *request, uint64_t number, const char *sandb
 /** The request, whose identity is a struct node_waiting, when the verb went well; NULL when the negotiator is gone, or
  * was told the error. */
 struct http_request *node_find(void *cookie, const struct verb_answer *answer) MUST_USE;
+/** The same, with what is known of its sandbox: GONE is told when that is not known any more. */
+struct http_request *node_find_sandbox(void *cookie, const struct verb_answer *answer,
+                                       struct registry_view *view) MUST_USE;
 
 /** A text that must be there; NULL when it is not, and *err names it. */
 const char *node_text(const json_t *message, const char *name, struct error *err) MUST_USE;

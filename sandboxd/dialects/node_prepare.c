@@ -136,17 +136,11 @@ static bool parse_prepare(const json_t *message, struct fl_prepare *prepare, str
 
 static void prepared(void *cookie, const struct verb_answer *answer)
 {
-    struct http_request *request = node_find(cookie, answer);
+    AUTO_REGISTRY_VIEW view = {0};
+    struct http_request *request = node_find_sandbox(cookie, answer, &view);
     if (!request)
         return;
     const struct node_waiting *waiting = http_request_identity(request);
-    AUTO_REGISTRY_VIEW view = {0};
-    if (!registry_find(sandboxes_registry(plane_of(request)->sandboxes), waiting->sandbox_id, &view)) {
-        struct error err = {0};
-        error_set(&err, ERROR_GONE, "the sandbox ended while it was made");
-        node_reply_error(request, waiting->number, &err);
-        return;
-    }
     log_info("node", "sandbox ready sandbox=%s isolation=%s storage=%s template=%s warm=%d reused=%d", view.id,
              view.isolation, view.storage, view.template_name, view.was_warm, waiting->reused);
     node_reply(request, waiting->number,

@@ -61,17 +61,11 @@ json_t *node_limits_json(const struct fl_limits *limits)
 
 static void limited(void *cookie, const struct verb_answer *answer)
 {
-    struct http_request *request = node_find(cookie, answer);
+    AUTO_REGISTRY_VIEW view = {0};
+    struct http_request *request = node_find_sandbox(cookie, answer, &view);
     if (!request)
         return;
     const struct node_waiting *waiting = http_request_identity(request);
-    AUTO_REGISTRY_VIEW view = {0};
-    if (!registry_find(sandboxes_registry(plane_of(request)->sandboxes), waiting->sandbox_id, &view)) {
-        struct error err = {0};
-        error_set(&err, ERROR_GONE, "the sandbox has ended");
-        node_reply_error(request, waiting->number, &err);
-        return;
-    }
     log_info("node", "limits changed sandbox=%s", view.id);
     node_reply(request, waiting->number, json_pack("{s:b,s:o}", "ok", 1, "limits", node_limits_json(&view.limits)));
 }
