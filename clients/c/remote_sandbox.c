@@ -29,44 +29,40 @@ static char *first_id(const json_t *list, bool (*is_left_out)(const json_t *one)
     return NULL;
 }
 
-static char *find_named(const struct place *place, const char *what, const char *name,
-                        bool (*is_left_out)(const json_t *one), struct error *err)
+/* What is called by an id or a name. */
+struct called {
+    const char *prefix, *what, *kind; /* of its id; of the path and the list; for people */
+    bool (*is_left_out)(const json_t *one); /* NULL: none */
+};
+
+/* An id as it is, else the id of the one with that name. */
+static char *find(const struct place *place, const struct called *called, const char *given, struct error *err)
 {
+    if (random_is_id(given, called->prefix))
+        return memory_string(given);
     AUTO_TEXT path = {0};
-    text_append_format(&path, "/%s", what);
-    negotiator_query(&path, "name", name);
+    text_append_format(&path, "/%s", called->what);
+    negotiator_query(&path, "name", given);
     json_t *reply = NULL;
     if (!negotiator_call(place, "GET", path.data, NULL, &reply, err))
         return NULL;
-    char *found = first_id(json_object_get(reply, what), is_left_out);
+    char *found = first_id(json_object_get(reply, called->what), called->is_left_out);
     json_decref(reply);
+    if (!found)
+        error_set(err, ERROR_NOT_FOUND, "no %s is called \"%s\"", called->kind, given);
     return found;
 }
 
 char *remote_sandbox_find(const struct place *place, const char *given, struct error *err)
 {
-    if (random_is_id(given, "sbx"))
-        return memory_string(given);
-    struct error failure = {0};
-    char *found = find_named(place, "sandboxes", given, is_over, &failure);
-    if (!found && failure.kind == ERROR_NONE)
-        error_set(err, ERROR_NOT_FOUND, "no living sandbox is called \"%s\"", given);
-    else if (!found && err)
-        *err = failure;
-    return found;
+    static const struct called SANDBOX = {"sbx", "sandboxes", "living sandbox", is_over};
+    return find(place, &SANDBOX, given, err);
 }
 
 char *remote_snapshot_find(const struct place *place, const char *given, struct error *err)
 {
-    if (random_is_id(given, "snp"))
-        return memory_string(given);
-    struct error failure = {0};
-    char *found = find_named(place, "snapshots", given, NULL, &failure);
-    if (!found && failure.kind == ERROR_NONE)
-        error_set(err, ERROR_NOT_FOUND, "no snapshot is called \"%s\"", given);
-    else if (!found && err)
-        *err = failure;
-    return found;
+    static const struct called SNAPSHOT = {"snp", "snapshots", "snapshot", NULL};
+    return find(place, &SNAPSHOT, given, err);
 }
 
 /* The member of an answer that is an object, taken out of it; NULL with err. Takes the reference. */
