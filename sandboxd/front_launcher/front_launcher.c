@@ -4,6 +4,7 @@
 #include "shared/base/random.h"
 #include "shared/base/text.h"
 
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,6 +32,8 @@ size_t front_launcher_size(uint32_t type)
         return HEAD_BYTES + sizeof(struct fl_rekey);
     case FL_LIMITS:
         return HEAD_BYTES + sizeof(struct fl_limits_change);
+    case FL_NETWORK:
+        return HEAD_BYTES + sizeof(struct fl_network_change);
     case FL_USAGE:
         return HEAD_BYTES + sizeof(struct fl_name);
     case FL_SNAPSHOT:
@@ -60,7 +63,7 @@ size_t front_launcher_size(uint32_t type)
 static bool is_from_front(uint32_t type)
 {
     return type == FL_READY || type == FL_PREPARE || type == FL_DESTROY || type == FL_DEADLINE || type == FL_REKEY ||
-           (type >= FL_ENDING && type <= FL_VOLUME_DROP);
+           (type >= FL_ENDING && type <= FL_NETWORK);
 }
 
 /* Ended by a NUL within its field, and nothing hides behind that. */
@@ -201,12 +204,49 @@ static bool check_volumes(const struct fl_prepare *prepare, struct error *err)
         return wrong(err, "count of volumes");
     for (size_t i = 0; i < FRONT_LAUNCHER_VOLUMES; i++) {
         const struct fl_volume *volume = &prepare->volumes[i];
-        bool is_right = i < prepare->volume_count ? check_volume(volume, err)
-                                                  : is_zero((const uint8_t *)volume, sizeof *volume) || wrong(err, "volume");
+        bool is_right = i < prepare->volume_count
+                            ? check_volume(volume, err)
+                            : is_zero((const uint8_t *)volume, sizeof *volume) || wrong(err, "volume");
         if (!is_right)
             return false;
     }
     return true;
+}
+
+static bool is_net(const struct fl_net *net)
+{
+    uint32_t behind = net->prefix < 32 ? UINT32_MAX >> net->prefix : 0;
+    bool is_protocol = net->protocol == 0 || net->protocol == IPPROTO_TCP || net->protocol == IPPROTO_UDP;
+    bool is_range = net->port_from <= net->port_to && (net->port_from > 0 || net->port_to == 0);
+    return net->prefix <= 32 && (net->address & behind) == 0 && is_protocol && is_range && net->reserved == 0;
+}
+
+/* Small letters alone: what two ends might spell in two ways is no entry. */
+static bool is_names(const char names[static FRONT_LAUNCHER_NAMES_BYTES])
+{
+    if (!is_padded(names, FRONT_LAUNCHER_NAMES_BYTES))
+        return false;
+    for (const char *c = names; *c; c++) {
+        bool is_blank = *c == ' ' && c > names && c[-1] != ' ' && c[1] != '\0';
+        if (!is_blank && !(*c >= 'a' && *c <= 'z') && !(*c >= '0' && *c <= '9') && !strchr(".-_*:", *c))
+            return false;
+    }
+    return true;
+}
+
+static bool check_network(const struct fl_network *network, struct error *err)
+{
+    if (network->mode > FL_NETWORK_ALLOW || network->net_count > FRONT_LAUNCHER_NETS)
+        return wrong(err, "network");
+    bool is_list = network->mode == FL_NETWORK_ALLOW;
+    if (!is_list && (network->net_count > 0 || network->names[0]))
+        return wrong(err, "network: a list without mode allow");
+    for (size_t i = 0; i < FRONT_LAUNCHER_NETS; i++) {
+        const struct fl_net *net = &network->nets[i];
+        if (i < network->net_count ? !is_net(net) : !is_zero((const uint8_t *)net, sizeof *net))
+            return wrong(err, "net");
+    }
+    return is_names(network->names) || wrong(err, "names of the network");
 }
 
 static bool check_prepare(const struct fl_prepare *prepare, struct error *err)
@@ -219,7 +259,7 @@ static bool check_prepare(const struct fl_prepare *prepare, struct error *err)
     if (prepare->root_allowed > 1 || !is_zero(prepare->reserved, sizeof prepare->reserved))
         return wrong(err, "root_allowed");
     return check_snapshot(prepare->snapshot, false, err) && check_volumes(prepare, err) &&
-           (prepare->deadline_wall_ms > 0 || wrong(err, "deadline"));
+           check_network(&prepare->network, err) && (prepare->deadline_wall_ms > 0 || wrong(err, "deadline"));
 }
 
 static bool check_kept(const struct fl_kept *kept, struct error *err)
@@ -262,6 +302,8 @@ static bool check_sandbox(const struct fl_sandbox *sandbox, struct error *err)
         return wrong(err, "socket_path");
     if (!env_is_whole(sandbox->template_env) || !check_path(sandbox->workdir, "workdir", err))
         return wrong(err, "template's facts");
+    if (!check_network(&sandbox->network, err))
+        return false;
     bool in_range = sandbox->uid > 0 && sandbox->uid < 65535 && sandbox->gid < 65535 && sandbox->root_allowed <= 1;
     return (in_range && sandbox->init_pid > 0 && sandbox->reused <= 1 && sandbox->was_warm <= 1) ||
            wrong(err, "init_pid");
@@ -291,6 +333,8 @@ static bool check_body(const struct front_launcher_message *message, struct erro
                (message->as.deadline.deadline_wall_ms > 0 || wrong(err, "deadline"));
     case FL_LIMITS:
         return check_id(message->as.limits.id, err);
+    case FL_NETWORK:
+        return check_id(message->as.network.id, err) && check_network(&message->as.network.network, err);
     case FL_USAGE:
         return check_id(message->as.name.id, err);
     case FL_USED:
@@ -300,7 +344,8 @@ static bool check_body(const struct front_launcher_message *message, struct erro
     case FL_SNAPSHOT_DROP:
         return check_snapshot(message->as.snapshot.snapshot, true, err);
     case FL_VOLUME_DROP:
-        return check_owner(message->as.volume_drop.owner, err) && check_volume_name(message->as.volume_drop.source, err);
+        return check_owner(message->as.volume_drop.owner, err) &&
+               check_volume_name(message->as.volume_drop.source, err);
     case FL_KEPT:
         return check_kept(&message->as.kept, err);
     case FL_TEMPLATE:

@@ -14,11 +14,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define FRONT_LAUNCHER_ID_BYTES   32 /* a sandbox id with NUL */
-#define FRONT_LAUNCHER_NAME_BYTES 64 /* any name with NUL */
-#define FRONT_LAUNCHER_PATH_BYTES 256
-#define FRONT_LAUNCHER_VOLUMES    8
+#define FRONT_LAUNCHER_ID_BYTES    32 /* a sandbox id with NUL */
+#define FRONT_LAUNCHER_NAME_BYTES  64 /* any name with NUL */
+#define FRONT_LAUNCHER_PATH_BYTES  256
+#define FRONT_LAUNCHER_VOLUMES     8
 #define FRONT_LAUNCHER_OWNER_BYTES 40 /* of a volume: a hash of the principal, [a-z0-9], with NUL */
+#define FRONT_LAUNCHER_NETS        64
+#define FRONT_LAUNCHER_NAMES_BYTES 8192
 
 enum front_launcher_type {
     /* front -> launcher */
@@ -38,12 +40,13 @@ enum front_launcher_type {
     /* launcher -> front */
     FL_REKEYED, /* it is durable; the launcher ends this front and starts the next under the new key */
     /* front -> launcher */
-    FL_ENDING, /* init was asked to end all and go: what the launcher says of it when it does; no answer */
-    FL_LIMITS, /* other limits for a living sandbox; answered with FL_SANDBOX (no descriptors) or FL_REFUSED */
-    FL_USAGE,  /* what it uses that the front cannot see; answered with FL_USED or FL_REFUSED */
+    FL_ENDING,   /* init was asked to end all and go: what the launcher says of it when it does; no answer */
+    FL_LIMITS,   /* other limits for a living sandbox; answered with FL_SANDBOX (no descriptors) or FL_REFUSED */
+    FL_USAGE,    /* what it uses that the front cannot see; answered with FL_USED or FL_REFUSED */
     FL_SNAPSHOT, /* keep what it has on disk; `run` is frozen by the front and stays so until FL_KEPT or FL_REFUSED */
     FL_SNAPSHOT_DROP, /* answered with FL_DONE or FL_REFUSED */
     FL_VOLUME_DROP,   /* answered with FL_DONE or FL_REFUSED */
+    FL_NETWORK, /* where a living sandbox may go from now on; answered with FL_SANDBOX (no descriptors) or FL_REFUSED */
     /* launcher -> front */
     FL_USED,
     FL_KEPT,    /* the snapshot is durable */
@@ -92,6 +95,30 @@ struct fl_volume {
     char path[FRONT_LAUNCHER_PATH_BYTES];     /* inside: absolute, normalised, not of those the sandbox needs */
 };
 
+/* Where it may go on the network. Ranges nobody may reach are the launcher's policy: FL_REFUSED. */
+enum fl_network_mode {
+    FL_NETWORK_NONE,   /* no way out; zeroed is this */
+    FL_NETWORK_PUBLIC, /* TCP 80 and 443 of public addresses, and DNS */
+    FL_NETWORK_ALLOW   /* `nets` and `names` alone, and DNS of those names */
+};
+
+struct fl_net {
+    uint32_t address;            /* IPv4, host order; bits behind the prefix 0 */
+    uint8_t prefix;              /* 0..32 */
+    uint8_t protocol;            /* IPPROTO_TCP, IPPROTO_UDP; 0 both */
+    uint16_t port_from, port_to; /* 1 <= from <= to; both 0: all */
+    uint16_t reserved;
+};
+
+struct fl_network {
+    uint32_t mode;      /* enum fl_network_mode; other than ALLOW: all that follows is 0 */
+    uint32_t net_count; /* 0..FRONT_LAUNCHER_NETS */
+    struct fl_net nets[FRONT_LAUNCHER_NETS];
+    char names[FRONT_LAUNCHER_NAMES_BYTES]; /* "pypi.org *.example.com github.com:22": entries of egress_rule.h that are
+                                               names, a blank between them. Not read by the launcher: for parley-egress
+                                             */
+};
+
 #define FRONT_LAUNCHER_SNAPSHOT_BYTES 32 /* "snp_..." with NUL */
 
 struct fl_prepare {
@@ -103,11 +130,18 @@ struct fl_prepare {
     int64_t deadline_wall_ms; /* hard deadline, UTC; at most config max_lifetime from now */
     uint32_t epoch;           /* lowest key epoch in force, from 1; one already running keeps the higher of the two */
     char env[ENV_BYTES];      /* variables of every command; one already running keeps those it has */
-    char snapshot[FRONT_LAUNCHER_SNAPSHOT_BYTES]; /* what it begins with: "" nothing. Then template_name is not looked at */
-    uint8_t root_allowed;                         /* commands may run as the user namespace's root, if the node allows */
+    char snapshot[FRONT_LAUNCHER_SNAPSHOT_BYTES]; /* what it begins with: "" nothing. Then template_name is not looked
+                                                     at */
+    uint8_t root_allowed; /* commands may run as the user namespace's root, if the node allows */
     uint8_t volume_count;
     uint8_t reserved[6];
     struct fl_volume volumes[FRONT_LAUNCHER_VOLUMES];
+    struct fl_network network;
+};
+
+struct fl_network_change { /* FL_NETWORK */
+    char id[FRONT_LAUNCHER_ID_BYTES];
+    struct fl_network network;
 };
 
 struct fl_limits_change {
@@ -196,12 +230,13 @@ struct fl_sandbox {
     char socket_path[64]; /* init.sock, below STATE/sandboxd/run: "12/init.sock" */
     uint32_t epoch;       /* as in fl_prepare */
     char env[ENV_BYTES];
-    char template_env[ENV_BYTES];           /* below env */
+    char template_env[ENV_BYTES];            /* below env */
     char workdir[FRONT_LAUNCHER_PATH_BYTES]; /* where commands start; absolute, inside */
     uint32_t uid, gid;                       /* of commands, inside */
     uint8_t root_allowed;
     uint8_t was_warm; /* it was taken from the pool */
     uint8_t reserved[6];
+    struct fl_network network; /* in force */
 };
 
 struct fl_ended {
@@ -222,6 +257,7 @@ struct front_launcher_message {
         struct fl_deadline deadline;
         struct fl_rekey rekey;
         struct fl_limits_change limits;
+        struct fl_network_change network;
         struct fl_name name;
         struct fl_snapshot snapshot;
         struct fl_volume_drop volume_drop;

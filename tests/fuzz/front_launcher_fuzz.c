@@ -19,6 +19,8 @@ static void read_accepted(const struct front_launcher_message *message)
                   strlen(message->as.prepare.template_name) + strlen(message->as.prepare.isolation);
     else if (message->type == FL_SANDBOX)
         length += strlen(message->as.sandbox.socket_path) + strlen(message->as.sandbox.storage);
+    else if (message->type == FL_NETWORK)
+        length += strlen(message->as.network.network.names) + message->as.network.network.net_count;
     else if (message->type == FL_REFUSED)
         length = strlen(message->as.refused.message) + strlen(error_code(message->as.refused.kind));
     if (length > sizeof *message)

@@ -187,6 +187,60 @@ static void test_env_add(void)
     CHECK(!env_add(env, "D", "", &err));
 }
 
+/* In a prepare, in a change, and in what the launcher tells. */
+static bool network_passes(const struct fl_network *network)
+{
+    struct front_launcher_message asked = prepare(), told = sandbox(), change = {.type = FL_NETWORK, .request = 1};
+    memcpy(change.as.network.id, ID, sizeof ID);
+    asked.as.prepare.network = change.as.network.network = told.as.sandbox.network = *network;
+    bool passed = passes(&asked, 0, FL_FROM_FRONT);
+    CHECK(passes(&change, 0, FL_FROM_FRONT) == passed && passes(&told, FL_FDS, FL_FROM_LAUNCHER) == passed);
+    CHECK(!passes(&change, 0, FL_FROM_LAUNCHER) && !passes(&change, 1, FL_FROM_FRONT));
+    return passed;
+}
+
+static bool net_passes(struct fl_net net)
+{
+    struct fl_network network = {.mode = FL_NETWORK_ALLOW, .net_count = 1, .nets = {net}};
+    return network_passes(&network);
+}
+
+static bool names_pass(const char *names)
+{
+    struct fl_network network = {.mode = FL_NETWORK_ALLOW};
+    memcpy(network.names, names, strlen(names));
+    return network_passes(&network);
+}
+
+static void test_network(void)
+{
+    struct fl_network network = {.mode = FL_NETWORK_PUBLIC};
+    CHECK(network_passes(&network));
+    network.names[0] = 'a';
+    CHECK(!network_passes(&network));
+    network = (struct fl_network){.mode = FL_NETWORK_ALLOW + 1};
+    CHECK(!network_passes(&network));
+    network = (struct fl_network){.net_count = 1};
+    CHECK(!network_passes(&network));
+    network = (struct fl_network){.mode = FL_NETWORK_ALLOW, .net_count = FRONT_LAUNCHER_NETS + 1};
+    CHECK(!network_passes(&network));
+    network = (struct fl_network){.mode = FL_NETWORK_ALLOW, .nets[3].prefix = 1}; /* hidden behind the count */
+    CHECK(!network_passes(&network));
+    CHECK(net_passes((struct fl_net){.address = 0xCB007100, .prefix = 24}) && net_passes((struct fl_net){0}));
+    CHECK(net_passes((struct fl_net){.address = 0xCB007107, .prefix = 32, .protocol = 17, .port_from = 1, .port_to = 65535}));
+    CHECK(!net_passes((struct fl_net){.address = 0xCB007107, .prefix = 24}) && !net_passes((struct fl_net){.prefix = 33}));
+    CHECK(!net_passes((struct fl_net){.protocol = 1}) && !net_passes((struct fl_net){.port_from = 2, .port_to = 1}));
+    CHECK(!net_passes((struct fl_net){.port_to = 1}) && !net_passes((struct fl_net){.reserved = 1}));
+    CHECK(names_pass("pypi.org *.x-1.example github.com:22") && names_pass(""));
+    CHECK(!names_pass("PyPI.org") && !names_pass(" a.b") && !names_pass("a.b ") && !names_pass("a.b  c.d"));
+    CHECK(!names_pass("a.b\n") && !names_pass("a;b") && !names_pass("a\"b") && !names_pass("{") && !names_pass("a\xc3\xa4"));
+    memset(network.names, 'a', sizeof network.names); /* no end */
+    network.nets[3].prefix = 0;
+    CHECK(!network_passes(&network));
+    network.names[sizeof network.names - 1] = '\0';
+    CHECK(network_passes(&network));
+}
+
 static void test_paths_and_errors(void)
 {
     static const char *const PATHS[] = {"", "/etc/passwd", "../x", "1/../../x", "1 2"};
@@ -280,6 +334,7 @@ int main(void)
     test_reasons();
     test_env();
     test_env_add();
+    test_network();
     test_paths_and_errors();
     test_over_a_socket();
     return check_done();
