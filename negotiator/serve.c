@@ -132,6 +132,7 @@ static bool start_planes(struct service *service, struct error *err)
                                               .policy = {.templates_user = settings->templates_user,
                                                          .templates_admin = settings->templates_admin,
                                                          .root_roles = settings->root_roles,
+                                                         .egress_user = settings->egress_user,
                                                          .snapshots_max = (size_t)settings->snapshots_max,
                                                          .volumes_max = (size_t)settings->volumes_max},
                                               .audit_keep_days = settings->audit_keep_days,
@@ -139,7 +140,8 @@ static bool start_planes(struct service *service, struct error *err)
     service->plane = (struct plane){.leasing = service->leasing,
                                     .fleet = service->fleet,
                                     .ledger = service->ledger,
-                                    .principals = service->principals};
+                                    .principals = service->principals,
+                                    .preview_domain = settings->preview_domain};
     return leasing_start(service->leasing, err);
 }
 

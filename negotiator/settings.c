@@ -34,6 +34,10 @@ static const struct config_row ROWS[] = {
     {"templates_admin", CONFIG_TEXT, FIELD(templates_admin), "*", 0, 0, "GLOB,...: the same of role admin"},
     {"root_roles", CONFIG_TEXT, FIELD(root_roles), "admin", 0, 0,
      "ROLE,...: whose sandboxes may run commands as root, if their node allows it"},
+    {"egress_user", CONFIG_TEXT, FIELD(egress_user), "public", 0, 0,
+     "none, allow or public: the most that role user may let a sandbox reach"},
+    {"preview_domain", CONFIG_TEXT, FIELD(preview_domain), "localhost", 0, 0,
+     "the domain below which nodes serve previews; the same as theirs"},
     {"snapshots_max", CONFIG_NUMBER, FIELD(snapshots_max), "100", 0, 100000, "snapshots a principal may have"},
     {"volumes_max", CONFIG_NUMBER, FIELD(volumes_max), "20", 0, 1000, "named volumes a principal may have"},
     {"audit_keep_days", CONFIG_NUMBER, FIELD(audit_keep_days), "90", 0, 36500,
@@ -47,7 +51,8 @@ static const char *const FOREIGN[] = {
     "listen_host", "sandboxd_port", "init", "advertise_url", "slots_max", "cpu_milli_max", "memory_mb_max",
     "disk_mb_max", "pids_max", "front_user", "front_uid", "audit_sync", "audit_spool_mb", "audit_argv", "storage",
     "pool_mb_max", "warm", "warm_max", "warm_memory_mb", "root_user", "volume_hosts", "volume_mb",
-    "node_snapshots_max", "open_files_max", "commands_max", "output_mb", NULL};
+    "node_snapshots_max", "open_files_max", "commands_max", "output_mb", "egress_max", "egress_net", "egress_uid",
+    "dns_servers", "jupyter", NULL};
 
 bool settings_load(struct settings *settings, int argc, char *const argv[], struct error *err)
 {

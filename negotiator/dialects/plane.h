@@ -15,6 +15,7 @@ struct plane {
     struct fleet *fleet;
     struct ledger *ledger;
     struct principal_table *principals;
+    const char *preview_domain;        /* below which nodes serve previews; borrowed */
     struct housekeeping *housekeeping; /* of the first loop; NULL elsewhere and before */
 };
 

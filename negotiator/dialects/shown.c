@@ -30,6 +30,27 @@ json_t *shown_endpoints(const char *url, const char *sandbox_id, const char *tok
     return endpoints;
 }
 
+json_t *shown_previews(const char *url, const char *domain, const char *sandbox_id, const json_t *ports)
+{
+    AUTO_FREE char *label = memory_string(sandbox_id);
+    char *underscore = strchr(label, '_');
+    const char *port = strrchr(url, ':'); /* of "http://host:port"; none behind "http:" and "]" of an address */
+    size_t i;
+    const json_t *each;
+    json_t *previews = json_object();
+    if (underscore)
+        *underscore = '-';
+    if (!port || port[1] == '/' || strchr(port, ']'))
+        port = "";
+    json_array_foreach (ports, i, each) {
+        AUTO_FREE char *name = memory_printf("%lld", (long long)json_integer_value(each));
+        AUTO_FREE char *preview = memory_printf("%s://%s-%s.%s%s/", text_starts_with(url, "https") ? "https" : "http",
+                                                name, label, domain, port);
+        json_object_set_new(previews, name, json_string(preview));
+    }
+    return previews;
+}
+
 /* So that two may be lost of a short one. */
 static int64_t heartbeat_every(const struct lease *lease)
 {
@@ -79,6 +100,8 @@ static void add_some(json_t *json, const struct sandbox *sandbox)
         json_object_set_new(json, "snapshot", json_string(sandbox->snapshot));
     if (sandbox->volumes)
         json_object_set_new(json, "volumes", wish_shown_volumes(sandbox->volumes));
+    if (sandbox->ports)
+        json_object_set(json, "ports", sandbox->ports);
     if (sandbox->entrypoint)
         json_object_set(json, "entrypoint", sandbox->entrypoint);
     if (sandbox->usage.told_ms > 0)
@@ -87,6 +110,12 @@ static void add_some(json_t *json, const struct sandbox *sandbox)
         json_object_set_new(json, "reason", json_string(sandbox->reason));
     if (sandbox->ended_at)
         json_object_set_new(json, "ended_at", shown_time(sandbox->ended_at));
+}
+
+/* The row of one without is empty. */
+static json_t *shown_network(const struct sandbox *sandbox)
+{
+    return sandbox->network ? json_incref(sandbox->network) : json_pack("{s:s}", "egress", "none");
 }
 
 json_t *shown_sandbox(const struct sandbox *sandbox)
@@ -100,6 +129,7 @@ json_t *shown_sandbox(const struct sandbox *sandbox)
     json_object_set_new(json, "threads", sandbox->threads ? json_incref(sandbox->threads) : json_array());
     json_object_set_new(json, "on_idle", json_string(on_idle_name(sandbox->on_idle)));
     json_object_set_new(json, "warm", json_boolean(sandbox->was_warm));
+    json_object_set_new(json, "network", shown_network(sandbox));
     add_some(json, sandbox);
     return json;
 }

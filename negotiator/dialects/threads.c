@@ -32,7 +32,7 @@ static json_t *shown_hint(const struct negotiation *n)
                      n->hint.honored ? NULL : n->hint.reason);
 }
 
-static json_t *shown_grant(const struct negotiation *n, const char *token)
+static json_t *shown_grant(const struct negotiation *n, const char *token, const char *preview_domain)
 {
     const struct capability_claims *claims = &n->claims;
     int64_t refresh = claims->expires_at - (claims->expires_at - claims->issued_at) * REFRESH_PERCENT / 100;
@@ -45,11 +45,15 @@ static json_t *shown_grant(const struct negotiation *n, const char *token)
     json_object_set_new(brief, "warm", json_boolean(sandbox->was_warm));
     if (sandbox->snapshot[0])
         json_object_set_new(brief, "snapshot", json_string(sandbox->snapshot));
+    json_t *endpoints = shown_endpoints(n->url, sandbox->id, n->wanted.capability_url ? token : NULL);
+    if (sandbox->ports)
+        json_object_set_new(endpoints, "previews",
+                            shown_previews(n->url, preview_domain, sandbox->id, sandbox->ports));
     return json_pack("{s:s, s:o, s:o*, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "protocol_version", "1.0", "sandbox",
                      brief, "hint", shown_hint(n), "lease", shown_lease(&n->lease), "token", token, "token_type",
                      "Bearer", "jti", claims->jti, "scopes", granted_scopes(&claims->scopes), "expires_at",
                      shown_time(claims->expires_at * 1000), "refresh_before", shown_time(refresh * 1000), "endpoints",
-                     shown_endpoints(n->url, sandbox->id, n->wanted.capability_url ? token : NULL));
+                     endpoints);
 }
 
 /* waiting.h's print: on the loop, with the grant durable. */
@@ -61,7 +65,7 @@ static void print_grant(struct http_request *request, const struct negotiation *
         waiting_refuse(request, n->refusal.kind != ERROR_NONE ? &n->refusal : &err);
         return;
     }
-    http_reply_json(request, n->created ? 201 : 200, shown_grant(n, token));
+    http_reply_json(request, n->created ? 201 : 200, shown_grant(n, token, plane_of(request)->preview_domain));
     sodium_memzero(token, sizeof token);
 }
 

@@ -1,7 +1,9 @@
 #include "negotiator/dialects/wish.h"
 
 #include "shared/base/text.h"
+#include "shared/node_protocol/egress_rule.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* One field of an object; `read` sees no null (which is as if the field were missing). */
@@ -13,11 +15,6 @@ struct field {
 static bool wrong(const char *name, const char *must, struct error *err)
 {
     return error_set(err, ERROR_INVALID, "%.64s must be %s", name, must);
-}
-
-static bool not_served(const char *name, const char *only, struct error *err)
-{
-    return error_set(err, ERROR_INVALID, "%s is not served yet%s", name, only);
 }
 
 static bool read_object(struct wanted *wanted, json_t *object, const struct field *fields, size_t count,
@@ -195,17 +192,40 @@ static bool read_resources(struct wanted *wanted, const char *name, json_t *valu
     return read_object(wanted, value, FIELDS, sizeof FIELDS / sizeof *FIELDS, err) || error_prefix(err, "resources");
 }
 
-static bool read_egress(struct wanted *wanted UNUSED, const char *name UNUSED, json_t *value, struct error *err)
+static bool read_network(struct wanted *wanted, const char *name UNUSED, json_t *value, struct error *err)
 {
-    return text_equal(json_string_value(value), "none") || not_served("network.egress", ", other than \"none\"", err);
+    struct egress_wish wish;
+    if (!egress_wish_read(value, &wish, err))
+        return false;
+    wanted->network = egress_wish_json(&wish);
+    return true;
 }
 
-static bool read_network(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+static int compare_ports(const void *a, const void *b)
 {
-    static const struct field FIELDS[] = {{"egress", read_egress}};
-    if (!json_is_object(value))
-        return wrong(name, "an object", err);
-    return read_object(wanted, value, FIELDS, 1, err) || error_prefix(err, "network");
+    return *(const int *)a - *(const int *)b;
+}
+
+static bool read_ports(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    int ports[WANTED_PORTS_MAX];
+    size_t count = json_array_size(value), i;
+    const json_t *each;
+    if (!json_is_array(value) || count > WANTED_PORTS_MAX)
+        return wrong(name, "a list of at most 16 ports", err);
+    json_array_foreach (value, i, each) {
+        json_int_t port = json_integer_value(each);
+        if (port < 1 || port > UINT16_MAX)
+            return wrong(name, "a list of whole numbers from 1 to 65535", err);
+        ports[i] = (int)port;
+    }
+    qsort(ports, count, sizeof ports[0], compare_ports);
+    wanted->ports = json_array();
+    for (i = 0; i < count; i++) {
+        if (i == 0 || ports[i] != ports[i - 1])
+            json_array_append_new(wanted->ports, json_integer(ports[i]));
+    }
+    return true;
 }
 
 static bool read_env(struct wanted *wanted, const char *name, json_t *value, struct error *err)
@@ -214,12 +234,6 @@ static bool read_env(struct wanted *wanted, const char *name, json_t *value, str
         return wrong(name, "an object of texts", err);
     wanted->env = json_incref(value);
     return true;
-}
-
-/* Lists that must be empty until there is something behind them. */
-static bool read_unserved(struct wanted *wanted UNUSED, const char *name, json_t *value, struct error *err)
-{
-    return (json_is_array(value) && json_array_size(value) == 0) || not_served(name, "", err);
 }
 
 static bool read_on_idle(struct wanted *wanted, const char *name, json_t *value, struct error *err)
@@ -298,7 +312,8 @@ static bool read_copy(struct wanted *wanted, const json_t *body, const struct fi
 bool wish_read_change(struct wanted *wanted, const json_t *body, struct error *err)
 {
     static const struct field FIELDS[] = {
-        {"resources", read_resources}, {"on_idle", read_on_idle}, {"metadata", read_metadata}, {"name", read_name}};
+        {"resources", read_resources}, {"network", read_network}, {"on_idle", read_on_idle}, {"metadata", read_metadata},
+        {"name", read_name}};
     return read_copy(wanted, body, FIELDS, sizeof FIELDS / sizeof *FIELDS, err);
 }
 
@@ -317,7 +332,7 @@ bool wish_read(struct wanted *wanted, const json_t *body, struct error *err)
                                           {"resources", read_resources},
                                           {"network", read_network},
                                           {"env", read_env},
-                                          {"ports", read_unserved},
+                                          {"ports", read_ports},
                                           {"volumes", read_volumes},
                                           {"entrypoint", read_entrypoint},
                                           {"on_idle", read_on_idle},

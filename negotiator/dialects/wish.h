@@ -7,7 +7,7 @@
 /** Reads the body of a negotiation into `wanted`. ERROR_INVALID names the field; unknown ones are refused. */
 bool wish_read(struct wanted *wanted, const json_t *body, struct error *err) MUST_USE;
 
-/** The same of what a living sandbox may be changed in: resources, on_idle, metadata, name. */
+/** The same of what a living sandbox may be changed in: resources, network, on_idle, metadata, name. */
 bool wish_read_change(struct wanted *wanted, const json_t *body, struct error *err) MUST_USE;
 
 /** The list of `volumes` as `wanted` has it; the caller owns it. NULL: ERROR_INVALID. */

@@ -184,7 +184,10 @@ static bool check(struct work *work, struct changing *changing)
                    strcmp(changing->sandbox.principal, caller->principal.name) == 0;
     if (changing->sandbox.revision == 0 || !is_ours)
         return error_set(&changing->refusal, ERROR_NOT_FOUND, "no sandbox %s", changing->sandbox_id);
-    changing->needs_node = changing->verb != CHANGING_UPDATE || has_resources(&changing->wanted.resources);
+    changing->needs_node = changing->verb != CHANGING_UPDATE || has_resources(&changing->wanted.resources) ||
+                           changing->wanted.network;
+    if (!policy_check_egress(work->leasing, caller->principal.role, changing->wanted.network, &changing->refusal))
+        return false;
     return is_open(changing) && is_name_free(work, changing) && (!changing->needs_node || is_reachable(work, changing));
 }
 
@@ -246,11 +249,16 @@ static bool update(struct work *work, struct changing *changing)
     struct sandbox *sandbox = &changing->sandbox;
     const struct wanted *wanted = &changing->wanted;
     take_limits(&sandbox->resources, &changing->in_force);
+    if (wanted->network) {
+        json_decref(sandbox->network);
+        sandbox->network = json_incref(wanted->network);
+    }
     if (!rename_it(work, changing))
         return false;
     bool is_whole = changing->refusal.kind == ERROR_NONE;
     if (!is_whole && changing->needs_node)
-        (void)error_prefix(&changing->refusal, "the resources were changed, but nothing else");
+        (void)error_prefix(&changing->refusal, "the %s changed, but nothing else",
+                           wanted->network ? "network was" : "resources were");
     if (is_whole && wanted->on_idle_given)
         sandbox->on_idle = wanted->on_idle;
     if (is_whole && wanted->metadata) {
@@ -349,6 +357,9 @@ static void node_answered(void *cookie, const json_t *reply, const struct error 
 
 static json_t *message_of(const struct changing *changing)
 {
+    if (changing->wanted.network)
+        return json_pack("{s:s, s:s, s:O}", "call", "network", "id", changing->sandbox_id, "network",
+                         changing->wanted.network);
     static const char *const CALLS[] = {
         [CHANGING_PAUSE] = "pause", [CHANGING_RESUME] = "resume", [CHANGING_UPDATE] = "limits"};
     const struct resources *resources = &changing->wanted.resources;
@@ -422,6 +433,8 @@ bool leasing_change(struct leasing *leasing, struct changing *changing, struct e
 {
     if (!wanted_check(&changing->wanted, &leasing->options.limits, err))
         return false;
+    if (changing->wanted.network && has_resources(&changing->wanted.resources))
+        return error_set(err, ERROR_INVALID, "network and resources are changed one after the other: ask twice");
     changing->leasing = leasing;
     check_submit(changing);
     return true;

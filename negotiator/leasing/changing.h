@@ -11,7 +11,7 @@
 enum changing_verb {
     CHANGING_PAUSE,  /* nothing in it runs until somebody uses it; again: as well */
     CHANGING_RESUME, /* likewise */
-    CHANGING_UPDATE  /* `wanted` says what: resources, on_idle, metadata, name; what it does not say stays */
+    CHANGING_UPDATE  /* `wanted` says what: resources or network, on_idle, metadata, name; what it does not say stays */
 };
 
 /** The question above, the answer below. */

@@ -56,6 +56,8 @@ static bool fill_sandbox(struct work *work, struct negotiation *n)
     sandbox->env = json_incref(wanted->env);
     sandbox->metadata = json_incref(wanted->metadata);
     sandbox->volumes = json_array_size(wanted->volumes) > 0 ? json_incref(wanted->volumes) : NULL;
+    sandbox->network = json_incref(wanted->network);
+    sandbox->ports = json_array_size(wanted->ports) > 0 ? json_incref(wanted->ports) : NULL;
     sandbox->entrypoint = json_incref(wanted->entrypoint);
     sandbox_add_thread(sandbox, n->thread_id);
     return text_copy(sandbox->principal, sizeof sandbox->principal, caller_owner(&n->caller)) &&
@@ -80,7 +82,8 @@ static bool begin_with(struct work *work, struct negotiation *n)
         memcpy(sandbox->node, snapshot.node, sizeof sandbox->node);
     }
     sandbox->has_root = policy_gives_root(work->leasing, role);
-    return policy_check_template(work->leasing, role, sandbox->template_name, &n->refusal);
+    return policy_check_template(work->leasing, role, sandbox->template_name, &n->refusal) &&
+           policy_check_egress(work->leasing, role, sandbox->network, &n->refusal);
 }
 
 /* Once, however often a conflict runs the rule again: the node counts each place as used. */

@@ -16,7 +16,7 @@ static void copy_policy(struct leasing *leasing)
 {
     struct leasing_policy *policy = &leasing->options.policy;
     const char **const texts[LEASING_POLICY_TEXTS] = {&policy->templates_user, &policy->templates_admin,
-                                                      &policy->root_roles};
+                                                      &policy->root_roles, &policy->egress_user};
     for (size_t i = 0; i < LEASING_POLICY_TEXTS; i++)
         *texts[i] = leasing->policy_texts[i] = memory_string(*texts[i]);
 }

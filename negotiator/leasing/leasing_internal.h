@@ -30,7 +30,7 @@ struct changes {
 struct keeping;
 struct volumes_question;
 
-#define LEASING_POLICY_TEXTS 3
+#define LEASING_POLICY_TEXTS 4
 
 struct leasing {
     struct leasing_options options;
@@ -144,6 +144,9 @@ bool negotiate_audit(struct work *work, const struct negotiation *negotiation) M
 /** Whether that role may begin with the template; the refusal says what it may. */
 bool policy_check_template(const struct leasing *leasing, enum role role, const char *name,
                            struct error *refusal) MUST_USE;
+/** Whether that role may let a sandbox reach so much; `network` as a row has it, NULL: nothing. */
+bool policy_check_egress(const struct leasing *leasing, enum role role, const json_t *network,
+                         struct error *refusal) MUST_USE;
 /** Whether sandboxes that this role negotiates may run commands as root. */
 bool policy_gives_root(const struct leasing *leasing, enum role role) MUST_USE;
 

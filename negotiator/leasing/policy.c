@@ -49,6 +49,23 @@ bool policy_check_template(const struct leasing *leasing, enum role role, const 
                      name, globs && globs[0] ? globs : "none");
 }
 
+/* How much an egress is; what is not one is none. */
+static int rank_of(const char *egress)
+{
+    return text_equal(egress, "public") ? 2 : text_equal(egress, "allow") ? 1 : 0;
+}
+
+bool policy_check_egress(const struct leasing *leasing, enum role role, const json_t *network, struct error *refusal)
+{
+    const char *most = role == ROLE_ADMIN ? "public" : leasing->options.policy.egress_user;
+    const char *asked = json_string_value(json_object_get(network, "egress"));
+    if (!most)
+        most = "public";
+    return rank_of(asked) <= rank_of(most) ||
+           error_set(refusal, ERROR_FORBIDDEN, "role %s may have no egress \"%s\"; the most is \"%s\"", role_name(role),
+                     asked, most);
+}
+
 bool policy_gives_root(const struct leasing *leasing, enum role role)
 {
     const char *roles = leasing->options.policy.root_roles;

@@ -37,6 +37,7 @@ json_t *preparing_message(const struct leasing *leasing, const struct sandbox *s
     json_object_set_new(asked, "env", sandbox->env ? json_incref(sandbox->env) : json_object());
     if (json_array_size(sandbox->volumes) > 0)
         add_volumes(asked, leasing, sandbox);
+    json_object_set(asked, "network", sandbox->network);
     json_object_set(asked, "entrypoint", sandbox->entrypoint);
     return json_pack("{s:s, s:o}", "call", "prepare", "sandbox", asked);
 }

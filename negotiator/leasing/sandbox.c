@@ -18,6 +18,8 @@ void sandbox_done(struct sandbox *sandbox)
     json_decref(sandbox->env);
     json_decref(sandbox->metadata);
     json_decref(sandbox->volumes);
+    json_decref(sandbox->network);
+    json_decref(sandbox->ports);
     json_decref(sandbox->entrypoint);
     *sandbox = (struct sandbox){0};
 }
@@ -25,7 +27,7 @@ void sandbox_done(struct sandbox *sandbox)
 struct sandbox sandbox_brief(const struct sandbox *from)
 {
     struct sandbox brief = *from;
-    brief.threads = brief.env = brief.metadata = brief.volumes = brief.entrypoint = NULL;
+    brief.threads = brief.env = brief.metadata = brief.volumes = brief.network = brief.ports = brief.entrypoint = NULL;
     return brief;
 }
 
@@ -139,6 +141,8 @@ static void add_later_fields(json_t *json, const struct sandbox *sandbox)
     json_object_set(json, "env", sandbox->env);
     json_object_set(json, "metadata", sandbox->metadata);
     json_object_set(json, "volumes", sandbox->volumes);
+    json_object_set(json, "network", sandbox->network);
+    json_object_set(json, "ports", sandbox->ports);
     json_object_set(json, "entrypoint", sandbox->entrypoint);
 }
 
@@ -210,6 +214,8 @@ static bool read_later_fields(struct sandbox *to, json_t *json)
     to->env = json_incref(json_object_get(json, "env"));
     to->metadata = json_incref(json_object_get(json, "metadata"));
     to->volumes = json_incref(json_object_get(json, "volumes"));
+    to->network = json_incref(json_object_get(json, "network"));
+    to->ports = json_incref(json_object_get(json, "ports"));
     to->entrypoint = json_incref(json_object_get(json, "entrypoint"));
     return true;
 }

@@ -73,6 +73,8 @@ struct sandbox {
     json_t *threads;        /* owned: the thread ids that lease it */
     json_t *env, *metadata; /* owned, or NULL */
     json_t *volumes;        /* owned, or NULL: a list as in `wanted` */
+    json_t *network;        /* owned, or NULL (none): as in `wanted`, and the next */
+    json_t *ports;          /* owned, or NULL: told where browsers find them */
     json_t *entrypoint;     /* owned, or NULL: a list of texts */
     struct usage usage;     /* not of the row: for who looks at it */
     uint64_t revision;      /* of the row it was read from; 0: there is none */

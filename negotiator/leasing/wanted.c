@@ -12,6 +12,8 @@ void wanted_done(struct wanted *wanted)
     json_decref(wanted->metadata);
     json_decref(wanted->entrypoint);
     json_decref(wanted->volumes);
+    json_decref(wanted->network);
+    json_decref(wanted->ports);
     *wanted = (struct wanted){0};
 }
 
@@ -168,6 +170,13 @@ static bool has_other_list(const json_t *asked, const json_t *is)
     return !json_equal(asked, is);
 }
 
+/* None given in the row is none allowed. */
+static bool has_other_network(const json_t *asked, const json_t *is)
+{
+    const char *egress = json_string_value(json_object_get(asked, "egress"));
+    return asked != NULL && !(is == NULL ? text_equal(egress, "none") : json_equal(asked, is));
+}
+
 bool wanted_differs(const struct wanted *wanted, const struct sandbox *sandbox, char *names, size_t size)
 {
     struct list list = {names, size, 0};
@@ -184,6 +193,8 @@ bool wanted_differs(const struct wanted *wanted, const struct sandbox *sandbox, 
     add(&list, differs_from_row(wanted->resources.output_mb, sandbox->resources.output_mb), "resources.output_mb");
     add(&list, wanted->on_idle_given && wanted->on_idle != sandbox->on_idle, "on_idle");
     add(&list, has_other_list(wanted->volumes, sandbox->volumes), "volumes");
+    add(&list, has_other_network(wanted->network, sandbox->network), "network");
+    add(&list, has_other_list(wanted->ports, sandbox->ports), "ports");
     add(&list, has_other_list(wanted->entrypoint, sandbox->entrypoint), "entrypoint");
     bool same_env = wanted->env == NULL || json_equal(wanted->env, sandbox->env) ||
                     (json_object_size(wanted->env) == 0 && sandbox->env == NULL);

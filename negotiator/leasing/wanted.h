@@ -17,6 +17,7 @@ enum wanted_mode { WANTED_ENSURE, WANTED_ATTACH_ONLY, WANTED_CREATE_ONLY };
 #define WANTED_ENTRYPOINT_BYTES 8192 /* of all, each with an end */
 #define WANTED_VOLUMES_MAX      8
 #define WANTED_VOLUME_BYTES     31  /* a volume's name of a-z0-9-, with NUL */
+#define WANTED_PORTS_MAX    16
 #define WANTED_PATH_BYTES       256 /* of a volume's paths, with NUL: what a node takes (FRONT_LAUNCHER_PATH_BYTES) */
 
 /** Zero is "nothing was said": every default then holds. */
@@ -39,6 +40,8 @@ struct wanted {
     /* owned, or NULL: a list of {"kind": "named" | "host", "source", "sub_path", "path", "read_only", "size_mb"}, all
      * of them there; "" and 0: not given */
     json_t *volumes;
+    json_t *network; /* owned, or NULL: as egress_wish_json (shared/node_protocol/egress_rule.h) gives it */
+    json_t *ports;   /* owned, or NULL: a list of numbers, ascending, no two alike */
     char name[SANDBOX_NAME_BYTES];
     char actor[WANTED_ACTOR_BYTES]; /* "human", "human:<id>", "agent:<id>" */
     bool wait_given;
