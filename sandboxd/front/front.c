@@ -10,6 +10,7 @@
 #include "sandboxd/front/heartbeat.h"
 #include "sandboxd/front/ship.h"
 #include "sandboxd/front/streams.h"
+#include "sandboxd/helpers/drivers/bridge.h"
 #include "shared/base/confine.h"
 #include "shared/base/fd.h"
 #include "shared/base/log.h"
@@ -413,6 +414,7 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
         return false;
     confine_find_user(front->settings->front_user, (uid_t)front->settings->front_uid, &uid, &gid);
     unsigned limit = raise_descriptor_limit();
+    driver_bridge_load(front->settings->jupyter); /* while there are rights */
     if (!open_folders(front, uid, gid, err) || !give_up_rights(front, uid, gid, err))
         return false;
     AUTO(sandboxes) *sandboxes =

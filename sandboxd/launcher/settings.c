@@ -37,6 +37,7 @@ static const struct config_row ROWS[] = {
     {"front_user", CONFIG_TEXT, FIELD(front_user), "parley-sandboxd", 0, 0, "host user that faces the clients"},
     {"front_uid", CONFIG_NUMBER, FIELD(front_uid), "58702", 1, 0x7fffffff, "its uid and gid where it does not exist"},
     {"init", CONFIG_TEXT, FIELD(init), NULL, 0, 0, "the parley-init program; beside parley-sandboxd"},
+    {"jupyter", CONFIG_TEXT, FIELD(jupyter), NULL, 0, 0, "the parley-jupyter program; beside parley-sandboxd"},
     {"audit_sync", CONFIG_TEXT, FIELD(audit_sync), "batch", 0, 0, "always: before each deed; batch: in 100 ms"},
     {"audit_spool_mb", CONFIG_NUMBER, FIELD(audit_spool_mb), "256", 1, 1 << 20, "MiB of audit not shipped yet"},
     {"audit_argv", CONFIG_SWITCH, FIELD(audit_argv), "true", 0, 0, "audit records hold the command lines"},

@@ -37,6 +37,7 @@ struct settings {
     char *front_user;       /* host user the front becomes */
     int64_t front_uid;      /* its uid and gid when no such user exists */
     char *init;             /* path of parley-init; NULL: beside this program */
+    char *jupyter;          /* path of parley-jupyter; NULL: beside this program */
     char *audit_sync;       /* "batch": audit records are synced within 100 ms; "always": each before its deed */
     int64_t audit_spool_mb; /* MiB of records that the negotiator does not have yet; beyond, deeds are refused */
     bool audit_argv;        /* records of commands hold the command line */

@@ -1,0 +1,26 @@
+/** bridge.h - parley-jupyter, the one driver that is a program of its own: read once while the front may still read
+ * files, and given to a sandbox as a sealed memfd like the others. Languages "jupyter:<kernelspec>" are its. */
+#pragma once
+
+#include "sandboxd/helpers/drivers/drivers.h"
+
+#define BRIDGE_PREFIX     "jupyter:"
+#define BRIDGE_SPEC_BYTES (DRIVER_NAME_BYTES - sizeof BRIDGE_PREFIX + 1) /* a kernelspec's name with its NUL */
+
+/** Reads the program at `path`; NULL: parley-jupyter beside this process's own. One that cannot be had is an error of
+ *  those languages alone, told when they are asked for. At the start, before other threads. */
+void driver_bridge_load(const char *path);
+
+/** The kernelspec's name in "jupyter:<name>", borrowed from `language`: 1..54 of A-Za-z0-9._-, the first not a dot or a
+ *  dash. NULL: it is no such language. */
+const char *driver_bridge_spec(const char *language) MUST_USE;
+
+/** How a context of "jupyter:<name>" is started. INVALID: no such language. Whether the template has the kernelspec
+ *  shows when it starts. */
+bool driver_bridge_context(const char *language, struct driver_start *start, struct error *err) MUST_USE;
+
+/** How the kernelspecs of a template are asked for: a command that writes them as JSON to stdout (helpers/DESIGN.md). */
+void driver_bridge_list(struct driver_start *start);
+
+/** The program's sealed memfd, read-only, borrowed. -1: NOT_FOUND says where it was looked for. Any thread. */
+int driver_bridge_program(struct error *err) MUST_USE;
