@@ -1,7 +1,8 @@
 /** launcher_egress.h - the messages between the launcher and parley-egress, the process without rights that reads what
  * sandboxes with egress say on their way out: names (DNS), and the first bytes of TLS and HTTP.
  *
- *  A SOCK_SEQPACKET pair; one message is one packet of a fixed size for its type, integers in host order, texts
+ *  The launcher starts the program parley-egress with its end as the descriptor that the environment variable
+ * PARLEY_EGRESS_FD names. A SOCK_SEQPACKET pair; one message is one packet of a fixed size for its type, integers in host order, texts
  * NUL-padded. Both ends treat the other's bytes as hostile. */
 #pragma once
 
@@ -11,15 +12,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define LAUNCHER_EGRESS_ENVIRONMENT "PARLEY_EGRESS_FD"
 #define LAUNCHER_EGRESS_ID_BYTES    32
 #define LAUNCHER_EGRESS_NAMES_BYTES 8192 /* all names of a sandbox, a blank between them */
 #define LAUNCHER_EGRESS_SERVERS     3
 
 enum launcher_egress_type {
     /* launcher -> egress */
-    EG_CONFIG = 1, /* first, once */
-    EG_SANDBOX,    /* a sandbox has egress, or another; + descriptors of enum launcher_egress_fd, absent (0) when the
-                      egress process has them already: `number` is then one it knows */
+    EG_CONFIG = 1, /* first, once, at once: EG_READY answers it */
+    EG_SANDBOX,    /* a sandbox has egress, or another; + EG_FDS descriptors of enum launcher_egress_fd, non-blocking;
+                      none when the egress process has them already: `number` is then one it knows */
     EG_GONE,       /* it has none any more: its connections are cut, its sockets closed */
     EG_PINNED,     /* the answer to EG_PIN of the same request */
     /* egress -> launcher */
@@ -45,7 +47,9 @@ struct eg_server {
 };
 
 struct eg_config {
-    uint32_t server_count; /* 1..LAUNCHER_EGRESS_SERVERS upstream DNS servers */
+    uint32_t uid, gid;     /* whom it becomes; not 0. As a user without rights it stays who it is */
+    uint32_t log_level;    /* enum log_level */
+    uint32_t server_count; /* 0..LAUNCHER_EGRESS_SERVERS upstream DNS servers; 0: no name can be looked up */
     struct eg_server servers[LAUNCHER_EGRESS_SERVERS];
 };
 
@@ -54,20 +58,24 @@ struct eg_sandbox {
     uint64_t number;                   /* names it here; never reused */
     uint32_t mode;                     /* enum launcher_egress_mode */
     uint32_t reserved;
-    char names[LAUNCHER_EGRESS_NAMES_BYTES]; /* EG_ALLOW: "pypi.org *.example.com github.com:22" (egress_rule.h) */
+    char names[LAUNCHER_EGRESS_NAMES_BYTES]; /* EG_ALLOW: "pypi.org *.example.com github.com:22" (egress_rule.h), may be
+                                                empty; EG_PUBLIC: empty */
 };
 
 struct eg_gone {
     uint64_t number;
 };
 
-#define LAUNCHER_EGRESS_PINS 16
+#define LAUNCHER_EGRESS_PINS  16
+#define LAUNCHER_EGRESS_PORTS 8
+/* After an EG_SANDBOX that changes one, the egress process pins anew what the new rules still allow: the launcher may
+ * empty the set when it sends it. */
 struct eg_pin {
     uint64_t number;
     uint32_t count;                          /* 1..LAUNCHER_EGRESS_PINS */
     uint32_t ttl_s;                          /* 1..86400; a pin that is there lives at least so long */
     uint32_t addresses[LAUNCHER_EGRESS_PINS]; /* network order; the launcher refuses blocked ones */
-    uint16_t ports[8];                       /* TCP; 0 ends the list: {80, 443} for a name without a port */
+    uint16_t ports[LAUNCHER_EGRESS_PORTS];   /* TCP, 1 or more; 0 ends the list: {80, 443} for a name without a port */
 };
 
 struct eg_pinned {
@@ -79,7 +87,7 @@ struct eg_pinned {
 struct launcher_egress_message {
     uint32_t type;
     uint32_t reserved;
-    uint64_t request; /* of EG_PIN and EG_PINNED */
+    uint64_t request; /* of EG_PIN and EG_PINNED, not 0; else 0 */
     union {
         struct eg_config config;
         struct eg_sandbox sandbox;
