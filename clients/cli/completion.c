@@ -217,7 +217,8 @@ static const struct operands {
     const struct named *named;
     const char *words; /* also these */
 } OPERANDS[] = {{"rm", NULL, &SANDBOXES, NULL},         {"top", NULL, &SANDBOXES, NULL},
-                {"limits", NULL, &SANDBOXES, NULL},     {"pause", NULL, &SANDBOXES, NULL},
+                {"limits", NULL, &SANDBOXES, NULL},     {"net", NULL, NULL, "allow none public"},
+                {"pause", NULL, &SANDBOXES, NULL},
                 {"resume", NULL, &SANDBOXES, NULL},     {"fork", NULL, &SANDBOXES, NULL},
                 {"snapshot", NULL, &SANDBOXES, NULL},   {"restore", NULL, &SNAPSHOTS, NULL},
                 {"snapshots", "rm", &SNAPSHOTS, NULL},  {"snapshots", NULL, NULL, "ls rm"},

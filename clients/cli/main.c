@@ -30,6 +30,7 @@ static const struct cli_command COMMANDS[] = {
     {"ps", ps_main, "list the processes of a sandbox"},
     {"top", top_main, "what sandboxes use, as it changes"},
     {"limits", limits_main, "show what a sandbox may use, or change it while it runs"},
+    {"net", net_main, "show what a sandbox reaches on the network, or change it while it runs"},
     {"pause", pause_main, "let sandboxes stand still until they are used again"},
     {"resume", resume_main, "let paused sandboxes go on"},
     {"snapshot", snapshot_main, "keep the files of a sandbox as they are now"},

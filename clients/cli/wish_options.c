@@ -3,6 +3,7 @@
 #include "clients/cli/amount.h"
 
 #include "shared/base/memory.h"
+#include "shared/node_protocol/egress_rule.h"
 
 #include <string.h>
 
@@ -102,6 +103,54 @@ static int put_entrypoint(struct wish_options *wish, const char *command)
     return CLI_OK;
 }
 
+/* ---- network ---- */
+
+json_t *wish_network(const char *command, const char *egress, json_t *allow)
+{
+    struct egress_wish read;
+    struct error why;
+    json_t *network = json_pack("{s:s, s:O*}", "egress", egress, "allow", allow);
+    if (!network) {
+        (void)cli_usage(command, "names must be UTF-8");
+        return NULL;
+    }
+    if (egress_wish_read(network, &read, &why))
+        return network;
+    json_decref(network);
+    (void)cli_usage(command, "%s", why.message);
+    return NULL;
+}
+
+static int put_network(struct wish_options *wish, const char *command, const char *egress, json_t *allow)
+{
+    json_t *network = wish_network(command, egress, allow);
+    json_decref(allow);
+    if (!network)
+        return CLI_USAGE;
+    wish_put(wish, "network", network);
+    return CLI_OK;
+}
+
+static int put_egress(struct wish_options *wish, const char *command)
+{
+    if (json_object_get(wish->members, "network"))
+        return cli_usage(command, "give --egress once, or --allow, not both");
+    if (strcmp(optarg, "none") != 0 && strcmp(optarg, "public") != 0)
+        return cli_usage(command, "--egress wants none or public, not \"%s\"; --allow WHERE names what is allowed",
+                         optarg);
+    return put_network(wish, command, optarg, NULL);
+}
+
+static int put_allow(struct wish_options *wish, const char *command)
+{
+    json_t *before = json_object_get(json_object_get(wish->members, "network"), "allow");
+    if (!before && json_object_get(wish->members, "network"))
+        return cli_usage(command, "give --egress or --allow, not both");
+    json_t *allow = before ? json_copy(before) : json_array();
+    json_array_append_new(allow, json_string(optarg));
+    return put_network(wish, command, "allow", allow);
+}
+
 /* ---- volumes ---- */
 
 /* What follows the place inside: ro, rw, sub=PATH, size=SIZE. */
@@ -170,6 +219,12 @@ bool wish_option(struct wish_options *wish, const char *command, int option, int
     case WISH_VOLUME:
         *wrong = put_volume(wish, command);
         return true;
+    case WISH_EGRESS:
+        *wrong = put_egress(wish, command);
+        return true;
+    case WISH_ALLOW:
+        *wrong = put_allow(wish, command);
+        return true;
     case WISH_ON_IDLE:
         *wrong = put_on_idle(wish, command);
         return true;
@@ -211,6 +266,6 @@ int wish_fail(const struct wish_options *wish, const struct error *err, int stat
         return cli_fail_usual(err, status);
     return cli_fail(
         err,
-        "`parley limits` changes limits while it runs, --thread NAME makes another sandbox, `parley rm` ends this one",
+        "`parley limits` and `parley net` change them while it runs, --thread NAME makes another sandbox, `parley rm` ends this one",
         status);
 }

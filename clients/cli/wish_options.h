@@ -24,7 +24,9 @@ enum {
     WISH_PIDS,
     WISH_OPEN_FILES,
     WISH_PROCESSES,
-    WISH_OUTPUT
+    WISH_OUTPUT,
+    WISH_EGRESS,
+    WISH_ALLOW
 };
 
 #define WISH_LIMIT_OPTIONS                                                                                             \
@@ -49,6 +51,7 @@ enum {
     WISH_LIMIT_OPTIONS, {"volume", required_argument, NULL, WISH_VOLUME},                                              \
         {"on-idle", required_argument, NULL, WISH_ON_IDLE},                                                            \
         {"idle-timeout", required_argument, NULL, WISH_IDLE_TIMEOUT},                                                  \
+        {"egress", required_argument, NULL, WISH_EGRESS}, {"allow", required_argument, NULL, WISH_ALLOW},              \
     {                                                                                                                  \
         "entrypoint", required_argument, NULL, WISH_ENTRYPOINT                                                         \
     }
@@ -57,6 +60,9 @@ enum {
     "  --volume V         SOURCE:/INSIDE[:ro][:sub=PATH][:size=SIZE]; SOURCE is a volume's name (it is made when\n"    \
     "                     there is none) or a folder of the node that its settings allow; repeatable;\n"               \
     "                     SIZE is of a new volume, one that is there keeps its own\n"                                  \
+    "  --egress WHAT      none (default) or public: what it reaches on the network\n"                                    \
+    "  --allow WHERE      only this: a name (pypi.org, *.pythonhosted.org, github.com:22) or IPv4 addresses\n"          \
+    "                     (203.0.113.0/24, 203.0.113.7:5432); repeatable\n"                                             \
     "  --on-idle WHAT     pause or stop (default) it when nobody uses it\n"                                            \
     "  --idle-timeout S   for so many seconds, 1 to 86400 (default: the negotiator's)\n"                               \
     "  --entrypoint CMD   a shell command that starts with it, in the background\n"
@@ -71,6 +77,10 @@ bool wish_option(struct wish_options *wish, const char *command, int option, int
 
 /** A member of its own; takes the reference. */
 void wish_put(struct wish_options *wish, const char *name, json_t *value);
+
+/** "none" or "public", or with `allow` (borrowed; NULL: none) "allow": a request's `network`, which the caller owns.
+ *  NULL and the wrong use was told. */
+json_t *wish_network(const char *command, const char *egress, json_t *allow) MUST_USE;
 
 /** A negotiation with these wishes failed: cli_fail with the hint that fits. */
 int wish_fail(const struct wish_options *wish, const struct error *err, int status);

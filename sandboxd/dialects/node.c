@@ -186,6 +186,7 @@ static const struct {
     {"destroy", handle_destroy},
     {"deadline", handle_deadline},
     {"limits", node_limits},
+    {"network", node_network},
     {"pause", node_pause},
     {"resume", node_resume},
     {"snapshot", node_snapshot},

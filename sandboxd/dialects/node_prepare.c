@@ -131,6 +131,7 @@ static bool parse_prepare(const json_t *message, struct fl_prepare *prepare, str
     prepare->root_allowed = json_is_true(json_object_get(sandbox, "root"));
     return parse_env(json_object_get(sandbox, "env"), prepare->env, err) &&
            parse_volumes(json_object_get(sandbox, "volumes"), prepare, err) &&
+           node_network_read(json_object_get(sandbox, "network"), &prepare->network, err) &&
            parse_entrypoint(json_object_get(sandbox, "entrypoint"), entrypoint, err);
 }
 

@@ -248,7 +248,7 @@ bool plane_command_takes_input(void *context, const struct process_deed *deed, s
 bool plane_sandbox_changes(void *context, const struct sandbox_deed *deed, struct error *err)
 {
     const struct plane *plane = context;
-    char detail[1024];
+    char detail[SPOOL_COMMAND_MAX];
     (void)snprintf(detail, sizeof detail, "%s%s%s", deed->detail, deed->why ? " error=" : "",
                    deed->why ? deed->why->message : "");
     const struct spool_record record = {.action = deed->action,

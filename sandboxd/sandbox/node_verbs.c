@@ -93,20 +93,45 @@ void sandboxes_set_deadline(struct sandboxes *all, const char *id, int64_t deadl
     launcher_link_ask(all->launcher, &message, verb);
 }
 
-/* So that it is recorded when the launcher refuses. */
-static void on_limited(void *cookie, const struct verb_answer *answer)
+/* A change on its way to the launcher: recorded before, and when it is refused. */
+struct alteration {
+    struct verb *verb; /* of who asked */
+    const char *action;
+};
+
+static void on_altered(void *cookie, const struct verb_answer *answer)
 {
-    struct verb *verb = cookie;
+    struct alteration *alteration = cookie;
+    struct verb *verb = alteration->verb;
     struct error ignored = {0};
     bool failed = answer->error.kind != ERROR_NONE;
     if (failed)
-        (void)!sandbox_tell_change(verb->all, verb->sandbox_id, "limits", "", &answer->error, &ignored);
+        (void)!sandbox_tell_change(verb->all, verb->sandbox_id, alteration->action, "", &answer->error, &ignored);
+    free(alteration);
     verb_finish(verb, failed ? &answer->error : NULL);
 }
 
-static void on_limited_dropped(void *cookie)
+static void on_alteration_dropped(void *cookie)
 {
-    verb_finish(cookie, NULL);
+    struct alteration *alteration = cookie;
+    verb_finish(alteration->verb, NULL);
+    free(alteration);
+}
+
+/* Takes the verb, of a living sandbox. */
+static void alter(struct verb *verb, const char *action, const char *detail,
+                  const struct front_launcher_message *message)
+{
+    struct error err = {0};
+    if (!sandbox_tell_change(verb->all, verb->sandbox_id, action, detail, NULL, &err)) {
+        verb_finish(verb, &err);
+        return;
+    }
+    struct alteration *alteration = memory_new(sizeof *alteration);
+    *alteration = (struct alteration){.verb = verb, .action = action};
+    struct verb *told = node_verb(verb->all, verb->sandbox_id, on_altered, alteration);
+    told->dropped = on_alteration_dropped;
+    launcher_link_ask(verb->all->launcher, message, told);
 }
 
 void sandboxes_set_limits(struct sandboxes *all, const char *id, const struct fl_limits *limits, done_fn *done,
@@ -114,7 +139,6 @@ void sandboxes_set_limits(struct sandboxes *all, const char *id, const struct fl
 {
     struct verb *verb = node_verb(all, id, done, cookie);
     char detail[256];
-    struct error err = {0};
     if (!is_living(verb))
         return;
     (void)snprintf(detail, sizeof detail,
@@ -122,16 +146,22 @@ void sandboxes_set_limits(struct sandboxes *all, const char *id, const struct fl
                    " open_files=%" PRIu32 " commands=%" PRIu32 " output_bytes=%" PRIu64,
                    limits->cpu_milli, limits->memory_bytes, limits->disk_bytes, limits->pids, limits->open_files,
                    limits->commands, limits->output_bytes);
-    if (!sandbox_tell_change(all, verb->sandbox_id, "limits", detail, NULL, &err)) {
-        verb_finish(verb, &err);
-        return;
-    }
     struct front_launcher_message message = {.type = FL_LIMITS};
     memcpy(message.as.limits.id, verb->sandbox_id, sizeof message.as.limits.id);
     message.as.limits.limits = *limits;
-    struct verb *told = node_verb(all, id, on_limited, verb);
-    told->dropped = on_limited_dropped;
-    launcher_link_ask(all->launcher, &message, told);
+    alter(verb, "limits", detail, &message);
+}
+
+void sandboxes_set_network(struct sandboxes *all, const char *id, const struct fl_network *network, const char *detail,
+                           done_fn *done, void *cookie)
+{
+    struct verb *verb = node_verb(all, id, done, cookie);
+    if (!is_living(verb))
+        return;
+    struct front_launcher_message message = {.type = FL_NETWORK};
+    memcpy(message.as.network.id, verb->sandbox_id, sizeof message.as.network.id);
+    message.as.network.network = *network;
+    alter(verb, "network", detail, &message);
 }
 
 /* ---- pause, snapshots, volumes ---- */

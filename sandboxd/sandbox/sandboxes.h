@@ -30,7 +30,7 @@ struct process_deed {
 /** What is done to a whole sandbox, for the audit. Valid during the call. */
 struct sandbox_deed {
     const char *sandbox_id;
-    const char *action;      /* "pause", "resume", "snapshot", "limits" */
+    const char *action;      /* "pause", "resume", "snapshot", "limits", "network" */
     const char *detail;      /* key=value pairs */
     const struct error *why; /* NULL: it is about to be done; else it failed */
 };
@@ -126,6 +126,11 @@ void sandboxes_set_deadline(struct sandboxes *all, const char *id, int64_t deadl
  * GONE; INVALID, NO_CAPACITY: the launcher's. Recorded as "limits". */
 void sandboxes_set_limits(struct sandboxes *all, const char *id, const struct fl_limits *limits,
                           void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
+
+/** Where a living sandbox may go from now on; what is open and no longer allowed is cut. `detail` says it for the record
+ * "network". NOT_FOUND, GONE; INVALID, FORBIDDEN, NO_CAPACITY: the launcher's. */
+void sandboxes_set_network(struct sandboxes *all, const char *id, const struct fl_network *network, const char *detail,
+                           void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 
 /** Stops all that runs in a sandbox until a verb needs it, or sandboxes_resume. Both are idempotent. Answered when
  * nothing runs any more: CONFLICT when it was used meanwhile, TIMEOUT when something cannot be stopped; GONE,

@@ -126,7 +126,7 @@ class Negotiate(unittest.TestCase):
                            ({"resources": {"memory_mb": -1}}, "memory_mb"), ({"name": "../x"}, "name"),
                            ({"sandbox": ""}, "sandbox"), ({"actor": {"type": "robot"}}, "actor"),
                            ({"metadata": {"a": 1}}, "metadata"), ({"idle_timeout": 1e9}, "idle_timeout"),
-                           ({"network": {"egress": "public"}}, "network"), ({"template": "nope"}, "template")):
+                           ({"network": {"egress": "all"}}, "network.egress"), ({"template": "nope"}, "template")):
             reply = self.post("bad", body)
             self.assertIn(reply.status, (400, 404), (body, reply))
             self.assertIn(word, reply.json["error"]["message"], body)

@@ -199,7 +199,8 @@ static void stage_open(void)
         .policy = {.snapshots_max = 5, .volumes_max = 3},
         .wall_ms = clock_wall_ms});
     stage.plane = (struct plane){
-        .leasing = stage.leasing, .fleet = stage.fleet, .ledger = stage.ledger, .principals = stage.principals};
+        .leasing = stage.leasing, .fleet = stage.fleet, .ledger = stage.ledger, .principals = stage.principals,
+        .preview_domain = "localhost"};
     struct http_server_options options = {.host = "127.0.0.1",
                                           .loops = 2,
                                           .name = "negotiator",

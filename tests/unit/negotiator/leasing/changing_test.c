@@ -457,6 +457,60 @@ static void a_lost_node(struct world *world)
     CHECK_TEXT(reason, "node_lost");
 }
 
+static struct wanted to_network(const char *egress, const char *rule)
+{
+    json_t *network = rule ? json_pack("{s:s, s:[s]}", "egress", egress, "allow", rule) : json_pack("{s:s}", "egress", egress);
+    return (struct wanted){.network = network};
+}
+
+static bool has_network(struct world *world, const char *id, const char *egress)
+{
+    AUTO(question) *q = question_ask(world, QUESTION_SANDBOX, "ada", ROLE_USER, id);
+    return text_equal(json_string_value(json_object_get(q->sandbox.network, "egress")), egress);
+}
+
+/* What is asked for first goes with the prepare, later ones by a call of their own; the row follows the node. */
+static void networks(struct world *world)
+{
+    char id[RANDOM_ID_BYTES];
+    ask_id(world, (struct asked){.thread = "t", .wanted = to_network("allow", "a.org")}, id);
+    json_t *prepare = world_last_call(world, "prepare");
+    struct wanted asked = to_network("allow", "a.org");
+    CHECK(json_equal(json_object_get(json_object_get(prepare, "sandbox"), "network"), asked.network));
+    wanted_done(&asked);
+    json_decref(prepare);
+    CHECK(has_network(world, id, "allow"));
+    CHECK_KIND(ask_kind(world, (struct asked){.thread = "t", .wanted = to_network("allow", "a.org")}), ERROR_NONE);
+    CHECK_KIND(ask_kind(world, (struct asked){.thread = "t", .wanted = to_network("public", NULL)}), ERROR_CONFLICT);
+    CHECK_KIND(change_kind(world, CHANGING_UPDATE, id, to_network("public", NULL)), ERROR_NONE);
+    CHECK(has_network(world, id, "public") && world_calls(world, "network", id) == 1);
+    world_set_mode(world, FAKE_REFUSES, ERROR_FORBIDDEN);
+    CHECK_KIND(change_kind(world, CHANGING_UPDATE, id, to_network("none", NULL)), ERROR_FORBIDDEN);
+    world_set_mode(world, FAKE_ANSWERS, ERROR_NONE);
+    CHECK(has_network(world, id, "public"));
+    struct wanted both = to_network("none", NULL);
+    both.resources.pids = 64;
+    CHECK_KIND(change_kind(world, CHANGING_UPDATE, id, both), ERROR_INVALID);
+    CHECK_KIND(change_kind(world, CHANGING_UPDATE, id, to_network("none", NULL)), ERROR_NONE);
+    CHECK_KIND(ask_kind(world, (struct asked){.thread = "t", .wanted = to_network("none", NULL)}), ERROR_NONE);
+}
+
+static void networks_of_roles(struct world *world)
+{
+    char id[RANDOM_ID_BYTES];
+    struct leasing_policy *policy = &world->leasing->options.policy;
+    policy->egress_user = "allow";
+    CHECK_KIND(ask_kind(world, (struct asked){.thread = "t", .wanted = to_network("public", NULL)}), ERROR_FORBIDDEN);
+    ask_id(world, (struct asked){.thread = "t", .wanted = to_network("allow", "a.org")}, id);
+    CHECK_KIND(change_kind(world, CHANGING_UPDATE, id, to_network("public", NULL)), ERROR_FORBIDDEN);
+    CHECK(has_network(world, id, "allow") && world_calls(world, "network", id) == 0);
+    policy->egress_user = "none";
+    CHECK_KIND(ask_kind(world, (struct asked){.thread = "u", .wanted = to_network("allow", "a.org")}), ERROR_FORBIDDEN);
+    CHECK_KIND(change_kind(world, CHANGING_UPDATE, id, to_network("none", NULL)), ERROR_NONE);
+    struct asked admin = {.who = "root", .role = ROLE_ADMIN, .thread = "u", .wanted = to_network("public", NULL)};
+    CHECK_KIND(ask_kind(world, admin), ERROR_NONE);
+}
+
 int main(void)
 {
     in_both_worlds(pause_and_resume);
@@ -473,5 +527,7 @@ int main(void)
     in_both_worlds(a_lost_answer);
     in_both_worlds(one_that_cannot_sleep);
     in_both_worlds(a_lost_node);
+    in_both_worlds(networks);
+    in_both_worlds(networks_of_roles);
     return check_done();
 }
