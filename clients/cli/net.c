@@ -72,8 +72,10 @@ static int read_words(int count, char *words[], json_t **network)
         return allows ? cli_usage("net", "allow what? names or IPv4 addresses; `parley net none` allows nothing")
                       : cli_usage("net", "%s takes nothing behind it", words[0]);
     json_t *allow = allows ? json_array() : NULL;
-    for (int i = 1; i < count; i++)
-        json_array_append_new(allow, json_string(words[i]));
+    for (int i = 1; i < count; i++) {
+        json_t *where = json_string(words[i]);
+        json_array_append_new(allow, where ? where : json_null());
+    }
     *network = wish_network("net", words[0], allow);
     json_decref(allow);
     return *network ? CLI_OK : CLI_USAGE;

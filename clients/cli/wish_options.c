@@ -3,7 +3,6 @@
 #include "clients/cli/amount.h"
 
 #include "shared/base/memory.h"
-#include "shared/node_protocol/egress_rule.h"
 
 #include <string.h>
 
@@ -107,18 +106,17 @@ static int put_entrypoint(struct wish_options *wish, const char *command)
 
 json_t *wish_network(const char *command, const char *egress, json_t *allow)
 {
-    struct egress_wish read;
-    struct error why;
     json_t *network = json_pack("{s:s, s:O*}", "egress", egress, "allow", allow);
-    if (!network) {
-        (void)cli_usage(command, "names must be UTF-8");
+    size_t i;
+    const json_t *each;
+    json_array_foreach (allow, i, each) {
+        if (json_is_string(each))
+            continue;
+        (void)cli_usage(command, "what is allowed is a name or IPv4 addresses, in UTF-8");
+        json_decref(network);
         return NULL;
     }
-    if (egress_wish_read(network, &read, &why))
-        return network;
-    json_decref(network);
-    (void)cli_usage(command, "%s", why.message);
-    return NULL;
+    return network;
 }
 
 static int put_network(struct wish_options *wish, const char *command, const char *egress, json_t *allow)
@@ -147,7 +145,8 @@ static int put_allow(struct wish_options *wish, const char *command)
     if (!before && json_object_get(wish->members, "network"))
         return cli_usage(command, "give --egress or --allow, not both");
     json_t *allow = before ? json_copy(before) : json_array();
-    json_array_append_new(allow, json_string(optarg));
+    json_t *where = json_string(optarg);
+    json_array_append_new(allow, where ? where : json_null());
     return put_network(wish, command, "allow", allow);
 }
 

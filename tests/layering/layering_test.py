@@ -36,7 +36,7 @@ ALLOWED = {
     "sandboxd/sandbox": ["sandboxd/front_launcher", "sandboxd/front_init", "sandboxd/front_files", "shared/base",
                          "shared/capability", "shared/http/loop.h", "shared/node_protocol"],
     "sandboxd/journal": ["shared/base", "shared/capability"],
-    "sandboxd/dialects": ["sandboxd/sandbox", "sandboxd/journal", "shared/base", "shared/http", "shared/capability"],
+    "sandboxd/dialects": ["sandboxd/sandbox", "sandboxd/journal", "shared/base", "shared/http", "shared/capability", "shared/node_protocol"],
     "sandboxd/dialects/native": ["sandboxd/dialects/plane.h", "sandboxd/dialects/fields.h", "sandboxd/sandbox", "shared/base", "shared/http", "shared/capability"],
     "sandboxd/dialects/native/files": ["sandboxd/dialects/plane.h", "sandboxd/dialects/fields.h", "sandboxd/dialects/native/events.h", "sandboxd/sandbox", "sandboxd/front_files",
                                        "shared/base", "shared/http", "shared/capability"],
