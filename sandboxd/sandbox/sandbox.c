@@ -1,6 +1,7 @@
 /* sandbox.c - the life of one sandbox on its loop: told of by the launcher, reached at init, used, ended. */
 #include "sandboxd/sandbox/sandbox_internal.h"
 
+#include "sandboxd/sandbox/executions_internal.h"
 #include "sandboxd/sandbox/files_pool.h"
 #include "sandboxd/sandbox/paused_marks.h"
 #include "sandboxd/sandbox/usage.h"
@@ -57,6 +58,7 @@ void sandbox_count_descriptors(struct sandbox *sandbox, int change)
 static void on_current(struct sandbox *sandbox)
 {
     sandbox->current = true;
+    execution_orphans_end(sandbox);
     sandbox_run_waiting(sandbox);
 }
 
@@ -290,6 +292,7 @@ void sandbox_free(struct sandbox *sandbox, const struct error *err)
     sandbox_pause_free(sandbox, err);
     sandbox_metrics_free(sandbox, err);
     process_free_all(sandbox, err);
+    artifacts_drop(sandbox->all, sandbox->facts.id);
     files_pool_free(sandbox);
     init_link_free(sandbox->link);
     loop_watch_free(sandbox->init_watch);

@@ -1,6 +1,7 @@
 /* sandboxes.c - the whole: loops and their sandboxes, and how verbs reach them. */
 #include "sandboxd/sandbox/sandboxes.h"
 
+#include "sandboxd/sandbox/executions_internal.h"
 #include "sandboxd/sandbox/paused_marks.h"
 #include "sandboxd/sandbox/sandbox_internal.h"
 #include "shared/base/clock.h"
@@ -27,6 +28,7 @@ struct sandboxes *sandboxes_new(const struct sandboxes_options *options)
     all->templates = template_list_new();
     all->launcher = launcher_link_new(all, options->launcher);
     all->descriptors_max = options->descriptors_max;
+    all->executions = execution_book_new();
     return all;
 }
 
@@ -49,6 +51,7 @@ void sandboxes_free(struct sandboxes *all)
     launcher_link_free(all->launcher);
     registry_free(all->registry);
     template_list_free(all->templates);
+    execution_book_free(all->executions);
     pthread_mutex_destroy(&all->mutex);
     free(all);
 }
@@ -99,6 +102,7 @@ static void on_sample_timer(void *cookie)
     unsigned index = loop_index(loop);
     for (struct sandbox *sandbox = all->homes[index]; sandbox; sandbox = sandbox->next)
         sandbox_sample(sandbox);
+    artifacts_sweep(all);
     all->sample_timers[index] = loop_timer_start(loop, clock_boot_ns() + SAMPLE_NS, on_sample_timer, all);
 }
 
@@ -120,6 +124,7 @@ void sandboxes_loop_ending(struct sandboxes *all, struct loop *loop)
     unsigned index = loop_index(loop);
     all->stopping = true;
     loop_timer_cancel(TAKE(all->sample_timers[index]));
+    execution_removals_drop(all);
     struct error err = {0};
     error_set(&err, ERROR_NODE_UNREACHABLE, "the node is restarting; follow the command by its id and offset");
     while (all->homes[index])
