@@ -90,6 +90,41 @@ static void test_change(struct front_rig *rig)
         "INVALID_REQUEST");
 }
 
+static json_t *network_message(const char *egress, json_t *allow)
+{
+    return json_pack("{s:s,s:s,s:{s:s,s:o*}}", "call", "network", "id", FRONT_SANDBOX, "network", "egress", egress, "allow",
+                     allow);
+}
+
+/* Names go on as words, addresses as numbers: the launcher reads no text. */
+static void test_network(const struct front_rig *rig)
+{
+    struct front_launcher_message message;
+    json_t *allow = json_pack("[s,s,s,s]", "PyPI.org", "203.0.113.9/24:53/udp", "*.b.org:22", "198.51.100.7");
+    int fd = node_ask(rig, network_message("allow", allow));
+    front_expect(rig, FL_NETWORK, &message);
+    const struct fl_network *asked = &message.as.network.network;
+    CHECK_TEXT(message.as.network.id, FRONT_SANDBOX);
+    CHECK_TEXT(asked->names, "pypi.org *.b.org:22");
+    CHECK(asked->mode == FL_NETWORK_ALLOW && asked->net_count == 2);
+    CHECK(asked->nets[0].address == 0xCB007100 && asked->nets[0].prefix == 24 && asked->nets[0].protocol == IPPROTO_UDP);
+    CHECK(asked->nets[0].port_from == 53 && asked->nets[0].port_to == 53);
+    CHECK(asked->nets[1].address == 0xC6336407 && asked->nets[1].prefix == 32 && asked->nets[1].port_to == 0);
+    front_send_sandbox(rig, message.request);
+    CHECK_TEXT(node_code(node_answer_of(rig, fd)), "ok");
+
+    fd = node_ask(rig, network_message("public", NULL));
+    front_expect(rig, FL_NETWORK, &message);
+    CHECK(message.as.network.network.mode == FL_NETWORK_PUBLIC && message.as.network.network.names[0] == '\0');
+    struct front_launcher_message refusal = {.type = FL_REFUSED, .request = message.request};
+    error_set(&refusal.as.refused, ERROR_FORBIDDEN, "this node allows no egress");
+    front_send(rig, &refusal);
+    CHECK_TEXT(node_code(node_answer_of(rig, fd)), "FORBIDDEN");
+    CHECK_TEXT(node_code(node_call_now(rig, network_message("all", NULL))), "INVALID_REQUEST");
+    CHECK_TEXT(node_code(node_call_now(rig, network_message("allow", json_pack("[s]", "10.0.0.1")))), "INVALID_REQUEST");
+    CHECK_TEXT(node_code(node_call_now(rig, json_pack("{s:s,s:s}", "call", "network", "id", "sbx_none"))), "NOT_FOUND");
+}
+
 static void test_drops(const struct front_rig *rig)
 {
     struct front_launcher_message message;
@@ -161,6 +196,7 @@ int main(void)
     test_files(&rig);
     test_output(&rig);
     test_change(&rig);
+    test_network(&rig);
     test_drops(&rig);
     test_watch(&rig);
     CHECK(front_stop(&rig, SIGTERM) == 0);
