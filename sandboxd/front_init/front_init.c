@@ -14,7 +14,8 @@
 #define HEAD_BYTES offsetof(struct front_init_message, as)
 
 enum {
-    TEXT_BYTES_MAX = 131072 /* one text with its NUL: MAX_ARG_STRLEN */
+    TEXT_BYTES_MAX = 131072, /* one text with its NUL: MAX_ARG_STRLEN */
+    ERRNO_MAX = 4095
 };
 
 /* What stands at the memfd's start; the texts follow. */
@@ -27,15 +28,25 @@ struct blob_head {
 size_t front_init_size(uint32_t type)
 {
     static const size_t bodies[] = {
-        [FI_START] = sizeof(struct fi_start),       [FI_SIGNAL] = sizeof(struct fi_signal),
-        [FI_KILL] = sizeof(struct fi_name),         [FI_EOF] = sizeof(struct fi_name),
-        [FI_FORGET] = sizeof(struct fi_name),       [FI_TERMINATE] = sizeof(struct fi_terminate),
-        [FI_DEADLINE] = sizeof(struct fi_deadline), [FI_WELCOME] = sizeof(struct fi_welcome),
-        [FI_STARTED] = sizeof(struct fi_started),   [FI_REFUSED] = sizeof(struct fi_refused),
-        [FI_EXITED] = sizeof(struct fi_exited),     [FI_CURRENT] = 0,
+        [FI_START] = sizeof(struct fi_start),
+        [FI_SIGNAL] = sizeof(struct fi_signal),
+        [FI_KILL] = sizeof(struct fi_name),
+        [FI_EOF] = sizeof(struct fi_name),
+        [FI_FORGET] = sizeof(struct fi_name),
+        [FI_TERMINATE] = sizeof(struct fi_terminate),
+        [FI_DEADLINE] = sizeof(struct fi_deadline),
+        [FI_WELCOME] = sizeof(struct fi_welcome),
+        [FI_STARTED] = sizeof(struct fi_started),
+        [FI_REFUSED] = sizeof(struct fi_refused),
+        [FI_EXITED] = sizeof(struct fi_exited),
+        [FI_CURRENT] = 0,
         [FI_HELPER] = sizeof(struct fi_helper),
+        [FI_DIAL] = sizeof(struct fi_dial),
+        [FI_LISTENERS] = 0,
+        [FI_DIALED] = sizeof(struct fi_dialed),
+        [FI_LISTENERS_IS] = sizeof(struct fi_listeners),
     };
-    if (type < FI_START || type > FI_CURRENT)
+    if (type < FI_START || type > FI_LISTENERS_IS)
         return 0;
     return HEAD_BYTES + bodies[type];
 }
@@ -71,11 +82,23 @@ static bool is_in_cells(uint16_t count, uint8_t terminal)
     return terminal ? count >= 1 && count <= FRONT_INIT_CELLS_MAX : count == 0;
 }
 
+/* What a zygote has become can be made neither root nor the owner of a terminal. */
+static bool check_program(const struct fi_start *start, struct error *err)
+{
+    if (start->with_program > 1 || start->zygote > FRONT_INIT_ZYGOTES)
+        return error_set(err, ERROR_INVALID, "start: with_program must be 0 or 1, the zygote 0..%d",
+                         FRONT_INIT_ZYGOTES);
+    if (start->zygote != 0 && (!start->with_program || start->terminal || start->as_root))
+        return error_set(err, ERROR_INVALID, "start: a zygote wants a program, no terminal, and not to be root");
+    return true;
+}
+
 static bool check_start(const struct fi_start *start, struct error *err)
 {
-    if (!check_id(start->id, err))
+    if (!check_id(start->id, err) || !check_program(start, err))
         return false;
-    if (start->with_stdin > 1 || start->terminal > start->with_stdin || start->as_root > 1 || start->reserved != 0)
+    if (start->with_stdin > 1 || start->terminal > start->with_stdin || start->as_root > 1 ||
+        !is_zero(start->reserved, sizeof start->reserved))
         return error_set(err, ERROR_INVALID,
                          "start: with_stdin, terminal with it, and as_root must be 0 or 1, reserved 0");
     if (start->open_files != 0 &&
@@ -148,6 +171,21 @@ static bool check_exited(const struct fi_exited *exited, struct error *err)
     return true;
 }
 
+static bool check_dial(const struct fi_dial *dial, struct error *err)
+{
+    if (dial->port == 0 || (dial->family != 4 && dial->family != 6) || !is_zero(dial->reserved, sizeof dial->reserved))
+        return error_set(err, ERROR_INVALID, "dial: the port must be 1..65535, the family 4 or 6, reserved bytes 0");
+    return true;
+}
+
+/* Of what comes with a descriptor or with the reason why not. */
+static bool check_gift(int32_t error_number, uint32_t reserved, struct error *err)
+{
+    if (error_number < 0 || error_number > ERRNO_MAX || reserved != 0)
+        return error_set(err, ERROR_INVALID, "dialed, listeners: the errno must be 0..%d, reserved bytes 0", ERRNO_MAX);
+    return true;
+}
+
 static bool check_body(const struct front_init_message *message, struct error *err)
 {
     switch ((enum front_init_type)message->type) {
@@ -171,8 +209,15 @@ static bool check_body(const struct front_init_message *message, struct error *e
         return check_exited(&message->as.exited, err);
     case FI_HELPER:
         return message->as.helper.kind == 1 || error_set(err, ERROR_INVALID, "helper: unknown kind");
+    case FI_DIAL:
+        return check_dial(&message->as.dial, err);
+    case FI_DIALED:
+        return check_gift(message->as.dialed.error_number, message->as.dialed.reserved, err);
+    case FI_LISTENERS_IS:
+        return check_gift(message->as.listeners.error_number, message->as.listeners.reserved, err);
     case FI_DEADLINE:
     case FI_CURRENT:
+    case FI_LISTENERS:
         return true;
     }
     return error_set(err, ERROR_INVALID, "unknown message type %u", message->type);
@@ -180,8 +225,14 @@ static bool check_body(const struct front_init_message *message, struct error *e
 
 static size_t expected_fds(const struct front_init_message *message)
 {
-    if (message->type == FI_START || message->type == FI_HELPER)
+    if (message->type == FI_START)
+        return 1U + message->as.start.with_program + (message->as.start.zygote != 0);
+    if (message->type == FI_HELPER)
         return 1;
+    if (message->type == FI_DIALED)
+        return message->as.dialed.error_number == 0;
+    if (message->type == FI_LISTENERS_IS)
+        return message->as.listeners.error_number == 0;
     if (message->type == FI_STARTED && message->as.started.terminal)
         return message->as.started.has_stdin ? FI_TERMINAL_FDS : FI_TERMINAL_OVER_FDS;
     if (message->type == FI_STARTED)
@@ -294,28 +345,33 @@ int front_init_command_seal(const struct front_init_command *command, struct err
     return fd_sealed_memfd("command", blob.data, blob.length, err);
 }
 
-/* The size of a memfd that can neither be written nor cut any more; 0 with an error. */
-static size_t sealed_size(int fd, struct error *err)
+/* The size of a memfd that can neither be written nor cut any more: `min` to `max`, else 0 with an error. */
+static size_t sealed_size(int fd, const char *what, size_t min, size_t max, struct error *err)
 {
     struct stat status;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & (F_SEAL_WRITE | F_SEAL_SHRINK)) != (F_SEAL_WRITE | F_SEAL_SHRINK)) {
-        error_set(err, ERROR_INVALID, "the command's memory is not sealed");
+        error_set(err, ERROR_INVALID, "the %s's memory is not sealed", what);
         return 0;
     }
     if (fstat(fd, &status) < 0) {
-        error_set_errno(err, ERROR_INTERNAL, "fstat of the command's memory");
+        error_set_errno(err, ERROR_INTERNAL, "fstat of the %s's memory", what);
         return 0;
     }
-    if (status.st_size > FRONT_INIT_BLOB_MAX) {
-        error_set(err, ERROR_TOO_LARGE, "the command is over %d bytes", FRONT_INIT_BLOB_MAX);
+    if (status.st_size > (off_t)max) {
+        error_set(err, ERROR_TOO_LARGE, "the %s is over %zu bytes", what, max);
         return 0;
     }
-    if (status.st_size <= (off_t)sizeof(struct blob_head)) {
-        error_set(err, ERROR_INVALID, "the command's memory is too short");
+    if (status.st_size < (off_t)min) {
+        error_set(err, ERROR_INVALID, "the %s's memory is too short", what);
         return 0;
     }
     return (size_t)status.st_size;
+}
+
+bool front_init_program_check(int fd, struct error *err)
+{
+    return sealed_size(fd, "program", 1, FRONT_INIT_PROGRAM_MAX, err) != 0;
 }
 
 /* pread(2): the descriptor's position is shared with the sender. */
@@ -353,7 +409,7 @@ static bool point_at_texts(char **to, uint32_t count, char **at, const char *end
 bool front_init_command_read(int fd, struct front_init_command *command, void **memory, struct error *err)
 {
     struct blob_head head;
-    size_t size = sealed_size(fd, err);
+    size_t size = sealed_size(fd, "command", sizeof head + 1, FRONT_INIT_BLOB_MAX, err);
     if (size == 0 || !read_blob(fd, (char *)&head, sizeof head, err))
         return false;
     const bool is_line = head.arguments & BLOB_IS_LINE;

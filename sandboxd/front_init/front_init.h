@@ -13,18 +13,21 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define FRONT_INIT_VERSION   3
-#define FRONT_INIT_ID_BYTES  65   /* a command's id with NUL: 1..64 of A-Za-z0-9._- */
-#define FRONT_INIT_COMMANDS  1024 /* commands init keeps at once, running or not forgotten */
-#define FRONT_INIT_CELLS_MAX 1000 /* columns or rows of a terminal */
-#define FRONT_INIT_FILES_MIN 16   /* open files of a command: fewer, and it does not start */
-#define FRONT_INIT_FILES_MAX 1048576
-#define FRONT_INIT_BLOB_MAX  2097152 /* 2 MiB */
-#define FRONT_INIT_TEXTS_MAX 131072  /* arguments, and as many variables */
+#define FRONT_INIT_VERSION     4
+#define FRONT_INIT_ID_BYTES    65   /* a command's id with NUL: 1..64 of A-Za-z0-9._- */
+#define FRONT_INIT_COMMANDS    1024 /* commands init keeps at once, running or not forgotten */
+#define FRONT_INIT_CELLS_MAX   1000 /* columns or rows of a terminal */
+#define FRONT_INIT_FILES_MIN   16   /* open files of a command: fewer, and it does not start */
+#define FRONT_INIT_FILES_MAX   1048576
+#define FRONT_INIT_BLOB_MAX    2097152  /* 2 MiB */
+#define FRONT_INIT_TEXTS_MAX   131072   /* arguments, and as many variables */
+#define FRONT_INIT_ZYGOTES     4        /* processes of which commands are forked */
+#define FRONT_INIT_PROGRAM_MAX 67108864 /* 64 MiB */
+#define FRONT_INIT_PROGRAM     3        /* the descriptor that a command finds its program as */
 
 enum front_init_type {
     /* front -> init */
-    FI_START = 1, /* + 1 descriptor: a sealed memfd, see struct front_init_command */
+    FI_START = 1, /* + descriptors of enum front_init_start_fd */
     FI_SIGNAL,
     FI_KILL, /* the command and all it started: cgroup.kill of its own run/<n> */
     FI_EOF,  /* close what init keeps of stdin; of a terminal nothing while its command runs, then all but the output */
@@ -32,12 +35,25 @@ enum front_init_type {
     FI_TERMINATE, /* SIGTERM to all, SIGKILL after grace, then init exits */
     FI_DEADLINE,  /* the hard deadline moves */
     FI_HELPER,    /* + 1 descriptor: the socket of a new helper process; what goes wrong is told there */
+    FI_DIAL,      /* a connection to a port in the sandbox; each is answered by FI_DIALED */
+    FI_LISTENERS, /* what asks the kernel for the sandbox's sockets; answered by FI_LISTENERS_IS */
     /* init -> front */
     FI_WELCOME,
     FI_STARTED, /* + descriptors of enum front_init_fd */
     FI_REFUSED, /* FI_START failed: a struct error (NOT_FOUND command, INVALID cwd, NO_CAPACITY ...) */
     FI_EXITED,
-    FI_CURRENT /* everything known has been told */
+    FI_CURRENT,     /* everything known has been told */
+    FI_DIALED,      /* + 1 descriptor when error_number is 0: a TCP socket whose connect(2) has begun, non-blocking */
+    FI_LISTENERS_IS /* + 1 descriptor when error_number is 0: a NETLINK_SOCK_DIAG socket, non-blocking */
+};
+
+/* Descriptors of FI_START: one, two (with_program), or three (zygote). All are sealed memfds. */
+enum front_init_start_fd {
+    FI_START_FD_COMMAND, /* see struct front_init_command */
+    FI_START_FD_PROGRAM, /* any bytes; the command finds them as its descriptor FRONT_INIT_PROGRAM, as this very open
+                            file: one that nobody else shares, O_RDONLY */
+    FI_START_FD_ZYGOTE,  /* the command that the zygote is started by, if it does not run yet */
+    FI_START_FDS
 };
 
 /* Descriptors of FI_STARTED, in this order. The front's copies; init keeps its own of the same open files, so what is
@@ -77,7 +93,10 @@ struct fi_start {
     uint16_t columns, rows; /* of the terminal, 1..FRONT_INIT_CELLS_MAX; else 0 */
     uint64_t timeout_ms;    /* 0: none; init kills the tree then, counted from the start, CLOCK_BOOTTIME */
     uint32_t open_files;    /* RLIMIT_NOFILE, 16..1048576, cut to what there is; 0: as at the start of the sandbox */
-    uint32_t reserved;
+    uint8_t with_program;   /* 1: it has a program */
+    uint8_t zygote;         /* 0: it is executed. 1..FRONT_INIT_ZYGOTES: it is forked from this zygote, see
+                               init/zygotes.h; with a program, without terminal, not as root */
+    uint8_t reserved[2];
 };
 
 struct fi_signal {
@@ -97,6 +116,13 @@ struct fi_terminate {
 
 struct fi_helper {
     uint32_t kind; /* FRONT_FILES_HELPER_KIND */
+};
+
+struct fi_dial {
+    uint64_t number;     /* the front's, for the answer */
+    uint16_t port;       /* 1..65535 */
+    uint8_t family;      /* 4: of 127.0.0.1, 6: of ::1 */
+    uint8_t reserved[5]; /* 0 */
 };
 
 struct fi_deadline {
@@ -138,6 +164,17 @@ struct fi_exited {
     int64_t end_wall_ms;
 };
 
+struct fi_dialed {
+    uint64_t number;
+    int32_t error_number; /* errno, or 0 */
+    uint32_t reserved;
+};
+
+struct fi_listeners {
+    int32_t error_number; /* errno: the kernel gives none; 0 */
+    uint32_t reserved;
+};
+
 struct front_init_message {
     uint32_t type;
     uint32_t reserved;
@@ -152,6 +189,9 @@ struct front_init_message {
         struct fi_started started;
         struct fi_refused refused;
         struct fi_exited exited;
+        struct fi_dial dial;
+        struct fi_dialed dialed;
+        struct fi_listeners listeners;
     } as;
 };
 
@@ -184,6 +224,10 @@ struct front_init_command {
  *  (execve(2), MAX_ARG_STRLEN), ERROR_INVALID without arguments (a line: other than three), without an absolute
  *  cwd or for a variable without a name or =. `variables` may be NULL: none. */
 int front_init_command_seal(const struct front_init_command *command, struct error *err) MUST_USE;
+
+/** True for a memfd that can neither be written nor cut any more, of 1..FRONT_INIT_PROGRAM_MAX bytes: a program.
+ * INVALID, TOO_LARGE. */
+bool front_init_program_check(int fd, struct error *err) MUST_USE;
 
 /** Reads it back; checks seals (F_SEAL_WRITE and F_SEAL_SHRINK), size and every count. The texts point into *memory,
  * and both arrays are one allocation at *memory: the caller frees *memory alone. */

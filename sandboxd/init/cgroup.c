@@ -8,6 +8,7 @@
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -47,10 +48,42 @@ pid_t cgroup_clone(int directory, struct error *err)
     return pid;
 }
 
-static bool write_one(int run, const char *path)
+static bool write_text(int run, const char *path, const char *text)
 {
     AUTO_FD int fd = openat(run, path, O_WRONLY | O_CLOEXEC);
-    return fd >= 0 && write(fd, "1", 1) == 1;
+    return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+}
+
+static bool write_one(int run, const char *path)
+{
+    return write_text(run, path, "1");
+}
+
+bool cgroup_move(int run, uint64_t serial, pid_t pid)
+{
+    char name[NAME_BYTES], text[16];
+    name_of(name, serial, "/cgroup.procs");
+    (void)snprintf(text, sizeof text, "%d", pid);
+    return write_text(run, name, text);
+}
+
+/* The kernel lists pids as our own pid namespace has them, a line each. */
+bool cgroup_has(int run, uint64_t serial, pid_t pid)
+{
+    char name[NAME_BYTES], line[16];
+    name_of(name, serial, "/cgroup.procs");
+    int fd = openat(run, name, O_RDONLY | O_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+    if (!file) {
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    bool is_there = false;
+    while (!is_there && fgets(line, sizeof line, file))
+        is_there = atoi(line) == pid;
+    (void)fclose(file);
+    return is_there;
 }
 
 bool cgroup_kill(int run, uint64_t serial)

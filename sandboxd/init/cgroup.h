@@ -24,5 +24,10 @@ bool cgroup_remove(int run, uint64_t serial);
 /** cgroup.events: EPOLLPRI when it becomes empty. -1 when it cannot be opened. */
 int cgroup_open_events(int run, uint64_t serial) MUST_USE;
 
+/** Moves a process of ours into it. */
+bool cgroup_move(int run, uint64_t serial, pid_t pid) MUST_USE;
+/** Whether the process is in it. */
+bool cgroup_has(int run, uint64_t serial, pid_t pid) MUST_USE;
+
 /** CPU time all processes in it have used, also those that are gone; 0 when unknown. */
 uint64_t cgroup_cpu_us(int run, uint64_t serial) MUST_USE;

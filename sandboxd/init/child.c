@@ -6,6 +6,7 @@
 #include "sandboxd/helpers/files/helper.h"
 #include "sandboxd/init/helpers.h"
 #include "sandboxd/init/rights.h"
+#include "sandboxd/init/zygotes.h"
 #include "shared/base/fd.h"
 #include "shared/base/text.h"
 
@@ -22,6 +23,8 @@
 #include <sys/syscall.h>
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
+
+enum { FIRST_OUT_OF_THE_WAY = 10 }; /* below FRONT_INIT_FILES_MIN with all that is moved there */
 
 static bool join_cgroups(const struct child_plan *plan, struct error *err)
 {
@@ -108,13 +111,36 @@ static bool take_streams(const struct child_order *order, struct error *err)
     return true;
 }
 
-static bool take_place(const struct child_order *order, struct error *err)
+/* Out of the way of the numbers that a command finds its own at. */
+static bool move_up(int *fd, struct error *err)
+{
+    int moved = *fd < 0 ? -1 : fcntl(*fd, F_DUPFD_CLOEXEC, FIRST_OUT_OF_THE_WAY);
+    if (*fd >= 0 && moved < 0)
+        return error_set_errno(err, ERROR_NO_CAPACITY, "a descriptor for the command");
+    *fd = moved;
+    return true;
+}
+
+static bool take_more(struct child_order *order, struct error *err)
+{
+    if (!move_up(&order->refusal, err) || !move_up(&order->program, err) || !move_up(&order->order_socket, err))
+        return false;
+    if ((order->program >= 0 && dup2(order->program, FRONT_INIT_PROGRAM) < 0) ||
+        (order->order_socket >= 0 && dup2(order->order_socket, ZYGOTES_FD) < 0))
+        return error_set_errno(err, ERROR_INTERNAL, "dup2 of the program");
+    return true;
+}
+
+/* Changes `order` only where it keeps what it needs itself out of the way. */
+static bool take_place(struct child_order *order, struct error *err)
 {
     if (!take_streams(order, err))
         return false;
     /* All is O_CLOEXEC from birth; this is for the one that may be forgotten. */
     if (syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "close_range");
+    if (order->program >= 0 && !take_more(order, err))
+        return false;
     if (chdir(order->command->cwd) < 0)
         return error_set_errno(err, ERROR_INVALID, "cwd %s", order->command->cwd);
     return true;
@@ -223,9 +249,10 @@ static _Noreturn void refuse(int refusal, const struct error *err)
 static _Noreturn void become(const struct child_order *order)
 {
     struct error err = {0};
-    if (take_place(order, &err))
-        execute(order->command, &err);
-    refuse(order->refusal, &err);
+    struct child_order own = *order;
+    if (take_place(&own, &err))
+        execute(own.command, &err);
+    refuse(own.refusal >= 0 ? own.refusal : order->refusal, &err);
 }
 
 _Noreturn void child_run(const struct child_plan *plan, const struct child_order *order)
@@ -236,29 +263,72 @@ _Noreturn void child_run(const struct child_plan *plan, const struct child_order
     become(order);
 }
 
+bool child_send_order(int socket, const struct child_order *order, int memory)
+{
+    int fds[CHILD_FDS] = {memory, order->refusal};
+    size_t count = 2;
+    uint8_t flags = 0;
+    if (order->terminal_end >= 0) {
+        flags |= CHILD_TERMINAL;
+        fds[count++] = order->terminal_end;
+    } else if (order->stdin_end >= 0) {
+        flags |= CHILD_STDIN;
+        fds[count++] = order->stdin_end;
+    }
+    if (order->terminal_end < 0) {
+        fds[count++] = order->stdout_end;
+        fds[count++] = order->stderr_end;
+    }
+    if (order->program >= 0) {
+        flags |= CHILD_PROGRAM;
+        fds[count++] = order->program;
+    }
+    struct error ignored = {0};
+    return fd_send_message(socket, &flags, sizeof flags, fds, count, &ignored);
+}
+
+/* The next descriptor, or -1 without the flag. */
+static int take_next(const int *fds, size_t *at, bool is_there)
+{
+    return is_there ? fds[(*at)++] : -1;
+}
+
+/* Leaves when none comes: init is gone, or wants another kind of child. */
+static struct child_order receive_order(int socket, int *memory)
+{
+    uint8_t flags;
+    int fds[FD_MESSAGE_FDS];
+    size_t count = 0, at = 0;
+    struct error err = {0};
+    if (fd_receive_message(socket, &flags, sizeof flags, fds, &count, &err) != 1)
+        _exit(126);
+    struct child_order order = {.order_socket = -1};
+    *memory = take_next(fds, &at, true);
+    order.refusal = take_next(fds, &at, true);
+    order.terminal_end = take_next(fds, &at, flags & CHILD_TERMINAL);
+    order.stdin_end = take_next(fds, &at, flags & CHILD_STDIN);
+    order.stdout_end = take_next(fds, &at, !(flags & CHILD_TERMINAL));
+    order.stderr_end = take_next(fds, &at, !(flags & CHILD_TERMINAL));
+    order.program = take_next(fds, &at, flags & CHILD_PROGRAM);
+    if (at != count)
+        _exit(126);
+    return order;
+}
+
 _Noreturn void child_wait(const struct child_plan *plan, int socket)
 {
     struct error err = {0};
     struct front_init_command command;
-    void *memory;
-    char byte;
-    int fds[FD_MESSAGE_FDS];
-    size_t count = 0;
+    void *held;
+    int memory;
     (void)prctl(PR_SET_NAME, CHILD_WAIT_NAME, 0, 0, 0);
     /* A failure is told by the next child, which is made for a command and fails in the same way. */
-    if (!prepare(plan, socket, &err) || fd_receive_message(socket, &byte, 1, fds, &count, &err) != 1 ||
-        count < CHILD_FDS_TERMINAL)
+    if (!prepare(plan, socket, &err))
         _exit(126);
-    if (!front_init_command_read(fds[CHILD_FD_MEMORY], &command, &memory, &err))
-        refuse(fds[CHILD_FD_REFUSAL], &err);
-    const struct child_order order = {
-        .command = &command,
-        .terminal_end = count == CHILD_FDS_TERMINAL ? fds[CHILD_FD_STDOUT] : -1,
-        .stdin_end = count > CHILD_FD_STDIN ? fds[CHILD_FD_STDIN] : -1,
-        .stdout_end = fds[CHILD_FD_STDOUT],
-        .stderr_end = count > CHILD_FD_STDERR ? fds[CHILD_FD_STDERR] : -1,
-        .refusal = fds[CHILD_FD_REFUSAL],
-    };
+    struct child_order order = receive_order(socket, &memory);
+    if (!front_init_command_read(memory, &command, &held, &err))
+        refuse(order.refusal, &err);
+    order.command = &command;
     become(&order);
 }
 

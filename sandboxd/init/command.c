@@ -4,6 +4,7 @@
 #include "sandboxd/init/cgroup.h"
 #include "sandboxd/init/connection.h"
 #include "sandboxd/init/deadline.h"
+#include "sandboxd/init/orders.h"
 #include "shared/base/clock.h"
 #include "shared/base/text.h"
 
@@ -57,6 +58,7 @@ void command_free(struct command *command, struct init *init)
 {
     if (command->is_untold)
         TAILQ_REMOVE(&init->untold, command, link);
+    order_free(TAKE(command->order));
     watch_end(init, &command->watch);
     streams_close(&command->streams);
     free(command);
@@ -110,8 +112,21 @@ static void refuse(struct command *command, struct init *init)
 {
     take_out(command, init);
     command->state = COMMAND_REFUSED;
+    order_free(TAKE(command->order));
     watch_end(init, &command->watch);
     streams_close(&command->streams);
+    connection_tell(init, command);
+}
+
+void command_refuse(struct command *command, struct init *init, const struct error *why)
+{
+    command->refusal = *why;
+    refuse(command, init);
+}
+
+void command_runs(struct command *command, struct init *init)
+{
+    command->state = COMMAND_RUNNING;
     connection_tell(init, command);
 }
 
@@ -123,8 +138,7 @@ void command_settle(struct command *command, struct init *init)
         return;
     watch_end(init, &command->watch);
     if (size != (ssize_t)sizeof refusal) {
-        command->state = COMMAND_RUNNING;
-        connection_tell(init, command);
+        command_runs(command, init);
         return;
     }
     /* The child is about to leave: the front is told once it was reaped and its cgroup can be removed. */
@@ -173,6 +187,10 @@ void command_reaped(struct command *command, struct init *init, int status, cons
 
 void command_kill(struct command *command, struct init *init)
 {
+    if (command->order) {
+        order_abandon(command, init, ERROR_GONE, "it was killed before it began");
+        return;
+    }
     if (!has_ended(command))
         command->killed = true;
     if (command->serial != 0 && cgroup_kill(init->run, command->serial))
@@ -187,6 +205,10 @@ void command_time_out(struct command *command, struct init *init)
 {
     bool killed = command->killed;
     command->due_boot_ns = 0;
+    if (command->order) {
+        order_abandon(command, init, ERROR_TIMEOUT, "its time was over before it began");
+        return;
+    }
     command->timed_out = !killed;
     command_kill(command, init);
     command->killed = killed;
@@ -196,6 +218,10 @@ void command_signal(struct command *command, struct init *init, int number)
 {
     if (has_ended(command))
         return; /* its pid may be another's by now */
+    if (command->order) {
+        order_signal(command, init, number);
+        return;
+    }
     if (number == SIGKILL && cgroup_kill(init->run, command->serial))
         return;
     if (kill(-command->pid, number) < 0 && errno == ESRCH)

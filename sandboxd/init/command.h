@@ -18,10 +18,12 @@ struct command {
     bool started_told, end_told;
     enum command_state state;
     char id[FRONT_INIT_ID_BYTES];
-    pid_t pid;       /* valid until ENDED */
+    pid_t pid;       /* valid until ENDED; 0 while there is an order */
     uint64_t serial; /* run/e<serial>; 0 when it has none, or none any more */
     struct streams streams;
-    struct watch watch; /* STARTING: the refusal pipe; ENDED, FORGOTTEN: cgroup.events until it is empty */
+    struct order *order; /* STARTING, by a zygote: it has neither pid nor serial yet; else NULL */
+    struct watch
+        watch; /* STARTING: the refusal pipe, or an order's hello; ENDED, FORGOTTEN: cgroup.events until it is empty */
     uint64_t start_boot_ns, timeout_ms;
     uint64_t due_boot_ns; /* the timeout; 0 none, or over */
     int64_t start_wall_ms;
@@ -35,8 +37,8 @@ struct command {
 struct command *command_find(struct init *init, const char *id) MUST_USE;
 struct command *command_find_pid(struct init *init, pid_t pid) MUST_USE;
 
-/** FI_START; `memory` (closed by the caller) holds the command. The answer goes to the front now or later. */
-void command_start(struct init *init, const struct fi_start *message, int memory);
+/** FI_START with its descriptors, which the caller closes. The answer goes to the front now or later. */
+void command_start(struct init *init, const struct fi_start *message, const int *fds);
 
 /** The rest of what a front may ask. What does not fit the command's state is ignored. */
 void command_signal(struct command *command, struct init *init, int number);
@@ -54,6 +56,11 @@ void command_time_out(struct command *command, struct init *init);
 
 /** Frees it with all it holds; it must not be in the table. */
 void command_free(struct command *command, struct init *init);
+
+/** It will not run: out of the table, and told to the front; it may be freed then. */
+void command_refuse(struct command *command, struct init *init, const struct error *why);
+/** It runs: told to the front. */
+void command_runs(struct command *command, struct init *init);
 
 /** For start.c: reads what the refusal pipe says, if it says anything yet. */
 void command_settle(struct command *command, struct init *init);

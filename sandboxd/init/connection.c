@@ -2,6 +2,7 @@
 #include "sandboxd/init/connection.h"
 
 #include "sandboxd/init/deadline.h"
+#include "sandboxd/init/dial.h"
 #include "sandboxd/init/helpers.h"
 #include "sandboxd/init/terminate.h"
 
@@ -25,8 +26,16 @@ static void forget_untold(struct init *init)
     }
 }
 
+static void forget_gift(struct init *init)
+{
+    if (init->gift.fd >= 0)
+        close(init->gift.fd);
+    init->gift = (struct gift){.fd = -1};
+}
+
 static void drop(struct init *init)
 {
+    forget_gift(init);
     watch_end(init, &init->connection);
     forget_untold(init);
     init->blocked = init->mute = false;
@@ -125,11 +134,21 @@ static bool send_untold(struct init *init, struct command *command)
     return true;
 }
 
+static bool send_gift(struct init *init)
+{
+    if (!send_message(init, &init->gift.message, &init->gift.fd, init->gift.fd >= 0))
+        return false;
+    forget_gift(init);
+    return true;
+}
+
 static void flush(struct init *init)
 {
     if (init->mute)
         return;
     if (!init->welcome_told && !send_welcome(init))
+        return;
+    if (init->gift.is_due && !send_gift(init))
         return;
     struct command *command;
     while ((command = TAILQ_FIRST(&init->untold)) != NULL) {
@@ -161,6 +180,16 @@ void connection_tell(struct init *init, struct command *command)
         flush(init);
 }
 
+void connection_give(struct init *init, const struct front_init_message *message, int fd)
+{
+    forget_gift(init); /* of a front that is being parted with */
+    init->gift = (struct gift){.is_due = true, .message = *message, .fd = fd};
+    if (init->connection.fd < 0 || init->mute)
+        forget_gift(init);
+    else if (!init->blocked)
+        flush(init);
+}
+
 bool connection_is_told(const struct init *init)
 {
     return init->connection.fd < 0 || init->mute || (TAILQ_EMPTY(&init->untold) && init->current_told);
@@ -186,11 +215,11 @@ static void on_signal(struct init *init, const struct fi_signal *signal)
         command_signal(command, init, signal->number);
 }
 
-static void on_message(struct init *init, const struct front_init_message *message, int fd)
+static void on_message(struct init *init, const struct front_init_message *message, const int *fds)
 {
     switch ((enum front_init_type)message->type) {
     case FI_START:
-        command_start(init, &message->as.start, fd);
+        command_start(init, &message->as.start, fds);
         return;
     case FI_SIGNAL:
         on_signal(init, &message->as.signal);
@@ -207,13 +236,21 @@ static void on_message(struct init *init, const struct front_init_message *messa
         deadline_set_hard(init, message->as.deadline.boot_ns);
         return;
     case FI_HELPER:
-        helpers_start(init, fd);
+        helpers_start(init, fds[0]);
+        return;
+    case FI_DIAL:
+        dial_start(init, &message->as.dial);
+        return;
+    case FI_LISTENERS:
+        dial_give_listeners(init);
         return;
     case FI_WELCOME:
     case FI_STARTED:
     case FI_REFUSED:
     case FI_EXITED:
     case FI_CURRENT:
+    case FI_DIALED:
+    case FI_LISTENERS_IS:
         return; /* front_init_receive let none through */
     }
 }
@@ -235,8 +272,9 @@ static bool take_message(struct init *init)
         drop(init);
         return false;
     }
-    AUTO_FD int fd = count > 0 ? fds[0] : -1; /* START and HELPER have one, the others none */
-    on_message(init, &message, fd);
+    on_message(init, &message, fds);
+    for (size_t i = 0; i < count; i++)
+        close(fds[i]);
     return init->connection.fd >= 0;
 }
 

@@ -11,6 +11,9 @@ bool connection_listen(struct init *init, int socket, struct error *err) MUST_US
  *  one is freed when told or when there is nobody to tell. */
 void connection_tell(struct init *init, struct command *command);
 
+/** Gives the connected front an answer with a descriptor (taken; -1: none); closed when there is no front. */
+void connection_give(struct init *init, const struct front_init_message *message, int fd);
+
 /** True when no one is there or all has been told. */
 bool connection_is_told(const struct init *init) MUST_USE;
 

@@ -2,7 +2,9 @@
 #include "sandboxd/init/deadline.h"
 
 #include "sandboxd/init/command.h"
+#include "sandboxd/init/orders.h"
 #include "sandboxd/init/terminate.h"
+#include "sandboxd/init/zygotes.h"
 #include "shared/base/clock.h"
 
 #include <sys/epoll.h>
@@ -38,10 +40,14 @@ static void on_timer(struct init *init, struct watch *watch, uint32_t events)
         return; /* it was moved since */
     uint64_t now = clock_boot_ns();
     arm(init, 0);
-    for (size_t i = 0; i < init->count; i++) {
-        if (is_due(init->commands[i]->due_boot_ns, now))
-            command_time_out(init->commands[i], init);
-        deadline_consider(init, init->commands[i]->due_boot_ns);
+    orders_time_out(init, now);
+    zygotes_time_out(init, now);
+    for (size_t i = init->count; i > 0; i--) { /* from the last: one that has not begun leaves the table */
+        uint64_t due = init->commands[i - 1]->due_boot_ns;
+        if (is_due(due, now))
+            command_time_out(init->commands[i - 1], init);
+        else
+            deadline_consider(init, due);
     }
     if (is_due(init->end_boot_ns, now))
         terminate_go_on(init);

@@ -35,37 +35,46 @@ static struct init_helper *find_free(struct init *init)
     return NULL;
 }
 
-static bool start(struct init *init, int socket, struct error *err)
+pid_t helpers_clone(struct init *init, uint64_t *serial, struct error *err)
 {
     struct init_helper *helper = find_free(init);
     if (init->end_boot_ns != 0)
-        return error_set(err, ERROR_GONE, "the sandbox is ending");
+        return error_set(err, ERROR_GONE, "the sandbox is ending"), -1;
     if (helper == NULL)
-        return error_set(err, ERROR_NO_CAPACITY, "%d file operations are under way", INIT_HELPERS);
-    uint64_t serial = init->last_serial + 1;
-    AUTO_FD int directory = cgroup_make(init->run, serial, err);
+        return error_set(err, ERROR_NO_CAPACITY, "%d file operations and zygotes are under way", INIT_HELPERS), -1;
+    *serial = init->last_serial + 1;
+    AUTO_FD int directory = cgroup_make(init->run, *serial, err);
     if (directory < 0)
-        return false;
-    init->last_serial = serial;
+        return -1;
+    init->last_serial = *serial;
     pid_t pid = cgroup_clone(directory, err);
-    if (pid == 0) {
-        const struct child_plan plan = child_plan_of(init, NULL);
-        child_help(&plan, socket);
-    }
+    if (pid == 0)
+        return 0;
     if (pid < 0) {
-        cgroup_remove(init->run, serial);
-        return false;
+        cgroup_remove(init->run, *serial);
+        return -1;
     }
-    *helper = (struct init_helper){.pid = pid, .serial = serial};
+    *helper = (struct init_helper){.pid = pid, .serial = *serial};
     init->childless = false;
-    return true;
+    return pid;
 }
 
 void helpers_start(struct init *init, int socket)
 {
     struct error err = {0};
-    if (!start(init, socket, &err))
+    uint64_t serial;
+    pid_t pid = helpers_clone(init, &serial, &err);
+    if (pid == 0) {
+        const struct child_plan plan = child_plan_of(init, NULL);
+        child_help(&plan, socket);
+    }
+    if (pid < 0)
         helpers_refuse(socket, &err);
+}
+
+bool helpers_has(struct init *init, pid_t pid)
+{
+    return find(init, pid) != NULL;
 }
 
 /* What a helper started (tar) dies with it, but is not gone at once: then its own reaping comes by here. */

@@ -9,6 +9,11 @@
 
 /** FI_HELPER; `socket` (closed by the caller) is the helper's. What goes wrong is told there, as FILES_ERROR. */
 void helpers_start(struct init *init, int socket);
+/** clone3(2) of a process that is no command, into a cgroup run/e<*serial> of its own which goes with it: 0 in the
+ * child, -1 with GONE, NO_CAPACITY, INTERNAL. */
+pid_t helpers_clone(struct init *init, uint64_t *serial, struct error *err) MUST_USE;
+/** Whether it is one that runs. */
+bool helpers_has(struct init *init, pid_t pid) MUST_USE;
 /** True when the reaped child was a helper. Of another, it tries again to remove what helpers left. */
 bool helpers_reaped(struct init *init, pid_t pid) MUST_USE;
 /** Before init ends: removes their cgroups. */

@@ -1,8 +1,8 @@
 /** init.h - what the files of init share. PID 1 of a sandbox has one thread, one epoll set and one struct init.
  *
  *  Theory of operation: main waits for one event a turn. The front's messages (connection.c) start and end commands
- *  (command.c, start.c); what a command leaves is found by reaping (reap.c); all times hang on one timer (deadline.c).
- *  Nothing here waits for a command: a child tells by a close-on-exec pipe whether it reached execve. */
+ *  (command.c, start.c, orders.c); what a command leaves is found by reaping (reap.c); all times hang on one timer
+ * (deadline.c). Nothing here waits for a command: a child tells by a close-on-exec pipe whether it reached execve. */
 #pragma once
 
 #include "sandboxd/front_init/front_init.h"
@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 #include <sys/resource.h>
+#include <sys/types.h>
 
 struct init;
 struct command;
@@ -41,6 +42,26 @@ struct init_helper {
     uint64_t serial; /* run/e<serial>; 0: there is none */
 };
 
+/** A process of which commands are forked, see zygotes.h. */
+struct zygote {
+    struct watch watch; /* our end of its socket; fd -1: it does not run */
+    uint64_t serial;    /* run/e<serial> */
+    int command;        /* the memfd it was started by */
+    dev_t device;       /* of its program */
+    ino_t inode;
+    rlim_t files;         /* its RLIMIT_NOFILE */
+    bool is_ready;        /* it takes orders */
+    uint64_t due_boot_ns; /* when it must be, until then; 0: it is */
+};
+
+/** An answer with a descriptor to the connected front. While one waits nothing else is read, so there is one at most.
+ */
+struct gift {
+    bool is_due;
+    struct front_init_message message;
+    int fd; /* -1: none */
+};
+
 struct init {
     int epoll;
     int run;         /* the v2 cgroup `run` */
@@ -63,8 +84,10 @@ struct init {
     bool spare_due; /* to be made as soon as there is nothing else to do */
 
     struct init_helper helpers[INIT_HELPERS];
+    struct zygote zygotes[FRONT_INIT_ZYGOTES];
 
     struct command_queue untold; /* what the connected front has not been told; empty without one */
+    struct gift gift;
     bool welcome_told, current_told;
     bool blocked; /* its socket is full: nothing is read before it drains */
     bool mute;    /* it went, but what it asked before is still read */

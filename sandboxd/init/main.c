@@ -11,6 +11,7 @@
 #include "sandboxd/init/rights.h"
 #include "sandboxd/init/spare.h"
 #include "sandboxd/init/terminate.h"
+#include "sandboxd/init/zygotes.h"
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -116,6 +117,8 @@ static bool set_up(struct init *init, int argc, char *const argv[], struct error
         return false;
     reset_signals();
     TAILQ_INIT(&init->untold);
+    zygotes_open(init);
+    init->gift.fd = -1;
     init->childless = true;
     init->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (init->epoll < 0)

@@ -2,9 +2,7 @@
 #include "sandboxd/init/spare.h"
 
 #include "sandboxd/init/cgroup.h"
-#include "shared/base/fd.h"
 
-#include <string.h>
 #include <sys/socket.h>
 
 struct child_plan child_plan_of(const struct init *init, const struct fi_start *start)
@@ -81,17 +79,9 @@ bool spare_take(struct init *init, struct command *command, const struct child_p
     struct spare *spare = &init->spare;
     if (!is_fit(init, plan))
         return false;
-    bool is_terminal = order->terminal_end >= 0;
-    size_t count = is_terminal ? CHILD_FDS_TERMINAL : order->stdin_end >= 0 ? CHILD_FDS : CHILD_FDS - 1;
-    int fds[CHILD_FDS] = {[CHILD_FD_MEMORY] = memory,
-                          [CHILD_FD_REFUSAL] = order->refusal,
-                          [CHILD_FD_STDOUT] = is_terminal ? order->terminal_end : order->stdout_end,
-                          [CHILD_FD_STDERR] = order->stderr_end,
-                          [CHILD_FD_STDIN] = order->stdin_end};
-    struct error ignored = {0};
     AUTO_FD int socket = TAKE_FD(spare->socket);
     /* When it is gone, it waits to be reaped, which removes its cgroup. */
-    if (!fd_send_message(socket, "", 1, fds, count, &ignored))
+    if (!child_send_order(socket, order, memory))
         return false;
     command->pid = spare->pid;
     command->serial = spare->serial;

@@ -1,9 +1,11 @@
-/* start.c - from FI_START to a cloned child: streams, cgroup, clone3(2). The child's own part is child.c. */
+/* start.c - from FI_START to a cloned child: streams, cgroup, clone3(2). The child's own part is child.c; what a zygote
+ * forks, orders.c. */
 #include "sandboxd/init/cgroup.h"
 #include "sandboxd/init/child.h"
 #include "sandboxd/init/command.h"
 #include "sandboxd/init/connection.h"
 #include "sandboxd/init/deadline.h"
+#include "sandboxd/init/orders.h"
 #include "sandboxd/init/spare.h"
 #include "sandboxd/init/terminal.h"
 #include "shared/base/clock.h"
@@ -95,9 +97,15 @@ static bool launch_in_cgroup(struct init *init, struct command *command, const s
     return false;
 }
 
+/* Of the START; borrowed. */
+struct start_fds {
+    int memory;
+    int program; /* -1: none */
+};
+
 /* Has the spare child become it, or a new one; either tells through the pipe that the command then watches. */
 static bool launch(struct init *init, struct command *command, const struct child_plan *plan,
-                   const struct front_init_command *what, int memory, struct error *err)
+                   const struct front_init_command *what, const struct start_fds *given, struct error *err)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
@@ -111,20 +119,18 @@ static bool launch(struct init *init, struct command *command, const struct chil
         .stdin_end = command->streams.stdin_end,
         .stdout_end = command->streams.stdout_end,
         .stderr_end = command->streams.stderr_end,
+        .program = given->program,
+        .order_socket = -1,
         .refusal = refusal,
     };
-    command->start_boot_ns = clock_boot_ns();
-    command->start_wall_ms = clock_wall_ms();
     bool is_launched =
-        spare_take(init, command, plan, &order, memory) || launch_in_cgroup(init, command, plan, &order, err);
+        spare_take(init, command, plan, &order, given->memory) || launch_in_cgroup(init, command, plan, &order, err);
     streams_close_child_ends(&command->streams);
     return is_launched;
 }
 
-static bool start(struct init *init, const struct fi_start *start, int memory, struct error *err)
+static bool may_start(const struct init *init, const struct fi_start *start, const int *fds, struct error *err)
 {
-    struct front_init_command what;
-    AUTO_FREE void *held = NULL;
     if (init->end_boot_ns != 0)
         return error_set(err, ERROR_GONE, "the sandbox is ending");
     if (start->as_root && !init->root_allowed)
@@ -132,17 +138,47 @@ static bool start(struct init *init, const struct fi_start *start, int memory, s
     if (init->count == FRONT_INIT_COMMANDS)
         return error_set(err, ERROR_NO_CAPACITY, "%d commands are kept; forget ended ones, or kill what they left",
                          FRONT_INIT_COMMANDS);
-    if (!front_init_command_read(memory, &what, &held, err))
-        return false;
+    return !start->with_program || front_init_program_check(fds[FI_START_FD_PROGRAM], err);
+}
 
-    struct command *command = new_command(start->id);
+static bool open_streams(struct init *init, struct command *command, const struct fi_start *start,
+                         const struct child_plan *plan, struct error *err)
+{
     int limit = init->files_limit - SPARE_FDS;
-    const struct child_plan plan = child_plan_of(init, start);
     const struct terminal_order terminal = {
-        .columns = start->columns, .rows = start->rows, .uid = plan.uid, .gid = plan.gid};
-    bool is_open = start->terminal ? terminal_open(&command->streams, &terminal, limit, err)
-                                   : streams_open(&command->streams, start->with_stdin == 1, limit, err);
-    if (!is_open || !launch(init, command, &plan, &what, memory, err)) {
+        .columns = start->columns, .rows = start->rows, .uid = plan->uid, .gid = plan->gid};
+    return start->terminal ? terminal_open(&command->streams, &terminal, limit, err)
+                           : streams_open(&command->streams, start->with_stdin == 1, limit, err);
+}
+
+/* By a process of its own, or by an order to a zygote, which is only written down here. */
+static bool begin(struct init *init, struct command *command, const struct fi_start *start,
+                  const struct front_init_command *what, const int *fds, struct error *err)
+{
+    const struct child_plan plan = child_plan_of(init, start);
+    const struct start_fds given = {.memory = fds[FI_START_FD_COMMAND],
+                                    .program = start->with_program ? fds[FI_START_FD_PROGRAM] : -1};
+    command->start_boot_ns = clock_boot_ns();
+    command->start_wall_ms = clock_wall_ms();
+    if (!open_streams(init, command, start, &plan, err))
+        return false;
+    if (start->zygote == 0)
+        return launch(init, command, &plan, what, &given, err);
+    const struct zygote_wish wish = {.number = start->zygote,
+                                     .program = given.program,
+                                     .command = fds[FI_START_FD_ZYGOTE],
+                                     .open_files = start->open_files};
+    return order_make(command, &wish, given.memory, err);
+}
+
+static bool start(struct init *init, const struct fi_start *start, const int *fds, struct error *err)
+{
+    struct front_init_command what;
+    AUTO_FREE void *held = NULL;
+    if (!may_start(init, start, fds, err) || !front_init_command_read(fds[FI_START_FD_COMMAND], &what, &held, err))
+        return false;
+    struct command *command = new_command(start->id);
+    if (!begin(init, command, start, &what, fds, err)) {
         command_free(command, init);
         return false;
     }
@@ -151,10 +187,12 @@ static bool start(struct init *init, const struct fi_start *start, int memory, s
     write_title(command->title, sizeof command->title, what.arguments);
     command_add(command, init);
     init->childless = false;
+    if (command->order)
+        order_give(command, init);
     return true;
 }
 
-void command_start(struct init *init, const struct fi_start *message, int memory)
+void command_start(struct init *init, const struct fi_start *message, const int *fds)
 {
     struct error err = {0};
     struct command *known = command_find(init, message->id);
@@ -163,6 +201,6 @@ void command_start(struct init *init, const struct fi_start *message, int memory
         connection_tell(init, known);
         return;
     }
-    if (!start(init, message, memory, &err))
+    if (!start(init, message, fds, &err))
         refuse_start(init, message->id, &err);
 }

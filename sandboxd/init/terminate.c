@@ -7,6 +7,7 @@
 #include "sandboxd/init/deadline.h"
 #include "sandboxd/init/helpers.h"
 #include "sandboxd/init/reap.h"
+#include "sandboxd/init/zygotes.h"
 #include "shared/base/clock.h"
 
 #include <signal.h>
@@ -29,6 +30,7 @@ void terminate_begin(struct init *init, uint64_t grace_ms, int exit_code)
     }
     init->end_boot_ns = end;
     init->exit_code = exit_code;
+    zygotes_end_all(init);
     for (size_t i = 0; i < init->count; i++) {
         if (init->commands[i]->state == COMMAND_STARTING || init->commands[i]->state == COMMAND_RUNNING)
             init->commands[i]->killed = true;

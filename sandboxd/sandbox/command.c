@@ -5,9 +5,13 @@
 #include "shared/base/text.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char *const DEFAULT_VARIABLES[] = {
     "HOME=/workspace", "SHELL=/bin/bash", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
@@ -31,6 +35,7 @@ struct command *command_new(void)
     struct command *command = memory_new(sizeof *command);
     command->arguments = memory_array(1, sizeof *command->arguments);
     command->variables = memory_array(1, sizeof *command->variables);
+    command->program = -1;
     return command;
 }
 
@@ -50,6 +55,9 @@ void command_free(struct command *command)
     free(command->origin);
     free_texts(command->arguments);
     free_texts(command->variables);
+    command_free(command->zygote_command);
+    if (command->program >= 0)
+        close(command->program);
     free(command);
 }
 
@@ -94,11 +102,55 @@ bool command_add_variable(struct command *command, const char *name, const char 
     return true;
 }
 
+bool command_set_program(struct command *command, int fd, struct error *err)
+{
+    if (!front_init_program_check(fd, err))
+        return false;
+    AUTO_FD int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (own < 0)
+        return error_set_errno(err, errno == EMFILE ? ERROR_NO_CAPACITY : ERROR_INTERNAL, "a program's descriptor");
+    if (command->program >= 0)
+        close(command->program);
+    command->program = TAKE_FD(own);
+    return true;
+}
+
+bool command_set_zygote(struct command *command, unsigned zygote, struct command *zygote_command, struct error *err)
+{
+    AUTO(command) *own = zygote_command;
+    if (zygote < 1 || zygote > FRONT_INIT_ZYGOTES || !own || own->argument_count == 0)
+        return error_set(err, ERROR_INVALID, "a zygote is 1..%d and has a command", FRONT_INIT_ZYGOTES);
+    if (command->program < 0 || command->as_root || command->terminal)
+        return error_set(err, ERROR_INVALID, "of a zygote come commands with a program, no terminal, and not root's");
+    command_free(command->zygote_command);
+    command->zygote = zygote;
+    command->zygote_command = TAKE(own);
+    return true;
+}
+
+bool command_check_client_id(const char *id, struct error *err)
+{
+    if (text_starts_with(id, "kernel.") || text_starts_with(id, "execution."))
+        return error_set(err, ERROR_INVALID, "ids that begin with \"kernel.\" or \"execution.\" are given by us");
+    return true;
+}
+
 static void hash_text(crypto_generichash_state *state, const void *text, size_t size)
 {
     uint64_t length = size;
     crypto_generichash_update(state, (const uint8_t *)&length, sizeof length);
     crypto_generichash_update(state, text, size);
+}
+
+/* By its file: one that is made once is the same program each time, and its bytes need not be read. */
+static void hash_program(crypto_generichash_state *state, const struct command *command)
+{
+    struct stat status;
+    if (command->program < 0 || fstat(command->program, &status) != 0)
+        return;
+    uint64_t numbers[] = {status.st_dev, status.st_ino, (uint64_t)status.st_size, command->zygote};
+    hash_text(state, "program", 7);
+    hash_text(state, numbers, sizeof numbers);
 }
 
 void command_hash(const struct command *command, uint8_t hash[static COMMAND_HASH_BYTES])
@@ -114,6 +166,7 @@ void command_hash(const struct command *command, uint8_t hash[static COMMAND_HAS
         hash_text(&state, cells, sizeof cells);
     if (command->as_root)
         hash_text(&state, "root", 4);
+    hash_program(&state, command);
     for (size_t i = 0; i < command->argument_count; i++)
         hash_text(&state, command->arguments[i], strlen(command->arguments[i]));
     for (size_t i = 0; i < command->variable_count; i++)
@@ -177,11 +230,10 @@ int command_seal(const struct command *command, const struct command_ground *gro
     put_texts(variables, &count, ground->sandbox_env);
     for (size_t i = 0; i < command->variable_count; i++)
         put_variable(variables, &count, command->variables[i]);
-    struct front_init_command sealed = {
-        .cwd = command->cwd ? command->cwd : ground->workdir,
-        .arguments = command->arguments,
-        .variables = variables,
-        .is_line = command->is_line};
+    struct front_init_command sealed = {.cwd = command->cwd ? command->cwd : ground->workdir,
+                                        .arguments = command->arguments,
+                                        .variables = variables,
+                                        .is_line = command->is_line};
     return front_init_command_seal(&sealed, err);
 }
 

@@ -29,7 +29,10 @@ struct command {
     bool stdin_stays_open;  /* after `input` */
     void *input;            /* written to stdin first; NULL: nothing */
     size_t input_size;
-    char *origin; /* who wants it, a text for process_deed that nobody here reads; may be NULL */
+    int program;     /* a sealed memfd, ours: the command finds its bytes as descriptor FRONT_INIT_PROGRAM; -1 none */
+    unsigned zygote; /* 0; or 1..FRONT_INIT_ZYGOTES: it is forked from that process, which is started by: */
+    struct command *zygote_command; /* ours; arguments and variables count, and cwd. NULL without zygote */
+    char *origin;                   /* who wants it, a text for process_deed that nobody here reads; may be NULL */
 };
 
 struct command *command_new(void) MUST_USE;
@@ -45,7 +48,21 @@ bool command_add_variable(struct command *command, const char *name, const char 
 /** Makes its arguments those of a login shell: the user's own where SHELL names one, else what the template has. */
 bool command_set_login_shell(struct command *command, struct error *err) MUST_USE;
 
-/** Tells two commands apart: arguments, cwd, variables, timeout, input, terminal and user; not the id. */
+/** Gives it a program: a descriptor of its own (O_CLOEXEC) of the sealed memfd `fd`, which stays the caller's.
+ * INVALID, TOO_LARGE as front_init_program_check; NO_CAPACITY. */
+bool command_set_program(struct command *command, int fd, struct error *err) MUST_USE;
+
+/** Has it forked from zygote 1..FRONT_INIT_ZYGOTES, which `zygote_command` (taken in every case) starts where it does
+ * not run yet; it needs a program then. INVALID when it has none, is root's or has a terminal. */
+bool command_set_zygote(struct command *command, unsigned zygote, struct command *zygote_command,
+                        struct error *err) MUST_USE;
+
+/** Ids that only we give: those of contexts ("kernel.") and of /execute ("execution."). INVALID says so to a client
+ * that asks for one. */
+bool command_check_client_id(const char *id, struct error *err) MUST_USE;
+
+/** Tells two commands apart: arguments, cwd, variables, timeout, input, terminal, user, program (the same open file or
+ *  the same file), zygote; not the id, nor how the zygote is started. */
 void command_hash(const struct command *command, uint8_t hash[static COMMAND_HASH_BYTES]);
 
 /** What a command finds in its sandbox; the texts with variables as in env.h. */

@@ -22,7 +22,8 @@ static const uint64_t NS_A_MS = 1000000;
 struct waiting {
     struct waiting *next;
     struct front_init_message message;
-    int fd;
+    int fds[FI_START_FDS];
+    size_t fd_count;
 };
 
 struct init_link {
@@ -48,13 +49,19 @@ static void send_waiting(void *cookie);
 
 static void waiting_free(struct waiting *entry)
 {
-    if (entry->fd >= 0)
-        close(entry->fd);
+    for (size_t i = 0; i < entry->fd_count; i++)
+        close(entry->fds[i]);
     free(entry);
 }
 
-/* Of what waits, starts are dropped (their askers are told), the rest is kept for the next connection. */
-static void drop_starts(struct init_link *link)
+/* What asks for something new: its asker is told when the connection breaks. */
+static bool is_of_this_connection(uint32_t type)
+{
+    return type == FI_START || type == FI_DIAL || type == FI_LISTENERS;
+}
+
+/* Of what waits the rest is kept for the next connection. */
+static void drop_what_was_asked(struct init_link *link)
 {
     struct waiting *entry = link->first;
     link->first = link->last = NULL;
@@ -62,7 +69,7 @@ static void drop_starts(struct init_link *link)
     for (struct waiting *next; entry; entry = next) {
         next = entry->next;
         entry->next = NULL;
-        if (entry->message.type == FI_START) {
+        if (is_of_this_connection(entry->message.type)) {
             waiting_free(entry);
             continue;
         }
@@ -85,7 +92,7 @@ static void disconnect(struct init_link *link)
 {
     loop_watch_free(TAKE(link->watch));
     link->writing = false;
-    drop_starts(link);
+    drop_what_was_asked(link);
     retry_later(link);
     link->events->lost(link->cookie);
 }
@@ -206,7 +213,7 @@ static void send_waiting(void *cookie)
     while (link->watch && link->first) {
         struct waiting *entry = link->first;
         struct error err = {0};
-        bool sent = front_init_send(loop_watch_fd(link->watch), &entry->message, &entry->fd, entry->fd >= 0, &err);
+        bool sent = front_init_send(loop_watch_fd(link->watch), &entry->message, entry->fds, entry->fd_count, &err);
         if (!sent && err.system_errno == EAGAIN) {
             link->writing = true;
             loop_watch_writable(link->watch, send_waiting, link);
@@ -230,16 +237,27 @@ static bool is_bounded(uint32_t type)
     return type != FI_EOF && type != FI_FORGET && type != FI_TERMINATE && type != FI_DEADLINE;
 }
 
-bool init_link_send(struct init_link *link, const struct front_init_message *message, int fd, struct error *err)
+static bool may_send(const struct init_link *link, uint32_t type, struct error *err)
 {
-    AUTO_FD int held = fd;
-    if (message->type == FI_START && !link->watch)
+    if (is_of_this_connection(type) && !link->watch)
         return error_set(err, ERROR_STARTING, "the sandbox's init is being reached; try again");
-    if (link->waiting >= INIT_LINK_WAITING_MAX && is_bounded(message->type))
+    if (link->waiting >= INIT_LINK_WAITING_MAX && is_bounded(type))
         return error_set(err, ERROR_NO_CAPACITY, "the sandbox's init does not take more commands now");
+    return true;
+}
+
+bool init_link_send(struct init_link *link, const struct front_init_message *message, const int *fds, size_t fd_count,
+                    struct error *err)
+{
     struct waiting *entry = memory_new(sizeof *entry);
     memcpy(&entry->message, message, sizeof *message);
-    entry->fd = TAKE_FD(held);
+    entry->fd_count = fd_count;
+    for (size_t i = 0; i < fd_count && i < FI_START_FDS; i++)
+        entry->fds[i] = fds[i];
+    if (!may_send(link, message->type, err)) {
+        waiting_free(entry);
+        return false;
+    }
     if (link->last)
         link->last->next = entry;
     else

@@ -30,7 +30,8 @@ struct init_link *init_link_new(struct loop *loop, int run_folder, const char *s
 void init_link_free(struct init_link *link);
 DEFINE_AUTO(init_link)
 
-/** Sends, or queues when the socket is full or being made: an FI_START only while connected (ERROR_STARTING), the
- * others also across a break. Takes `fd` (-1: none) in every case. ERROR_NO_CAPACITY when too many wait. */
-bool init_link_send(struct init_link *link, const struct front_init_message *message, int fd,
+/** Sends, or queues when the socket is full or being made: an FI_START, FI_DIAL or FI_LISTENERS only while connected
+ * (ERROR_STARTING), the others also across a break. Takes the at most FI_START_FDS descriptors in every case.
+ * ERROR_NO_CAPACITY when too many wait. */
+bool init_link_send(struct init_link *link, const struct front_init_message *message, const int *fds, size_t fd_count,
                     struct error *err) MUST_USE;

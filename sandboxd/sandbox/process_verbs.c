@@ -1,4 +1,5 @@
 /* process_verbs.c - what the verbs on commands do, on the sandbox's loop. */
+#include "sandboxd/sandbox/programs.h"
 #include "sandboxd/sandbox/sandbox_internal.h"
 
 #include "shared/base/log.h"
@@ -78,30 +79,70 @@ static void tell_not_started(const struct sandbox *sandbox, const struct command
         options->command_ended(options->context, &deed);
 }
 
-static bool send_start(struct sandbox *sandbox, const struct command *command, const char *id, struct error *err)
+/* The descriptors of a START. */
+struct parcel {
+    int fds[FI_START_FDS];
+    size_t count;
+};
+
+static void parcel_done(struct parcel *parcel)
+{
+    for (size_t i = 0; i < parcel->count; i++)
+        close(parcel->fds[i]);
+    parcel->count = 0;
+}
+
+static bool parcel_add(struct parcel *parcel, int fd)
+{
+    if (fd >= 0)
+        parcel->fds[parcel->count++] = fd;
+    return fd >= 0;
+}
+
+static bool parcel_make(struct parcel *parcel, struct sandbox *sandbox, const struct command *command,
+                        struct error *err)
 {
     const struct command_ground ground = {.template_env = sandbox->facts.template_env,
                                           .sandbox_env = sandbox->facts.env,
                                           .workdir = sandbox->facts.workdir,
                                           .uid = sandbox->facts.uid};
-    AUTO_FD int memory = command_seal(command, &ground, err);
-    if (memory < 0 || !may_start(sandbox, command, id, err))
-        return false;
+    bool is_made = parcel_add(parcel, command_seal(command, &ground, err));
+    if (is_made && command->program >= 0)
+        is_made = parcel_add(parcel, programs_open(sandbox, command->program, err));
+    if (is_made && command->zygote != 0)
+        is_made = parcel_add(parcel, command_seal(command->zygote_command, &ground, err));
+    return is_made;
+}
+
+static void fill_start(struct fi_start *start, const struct sandbox *sandbox, const struct command *command,
+                       const char *id)
+{
+    memcpy(start->id, id, strlen(id) + 1);
+    start->with_stdin = command->with_stdin;
+    start->terminal = command->terminal;
+    start->columns = command->terminal ? (uint16_t)command->columns : 0;
+    start->rows = command->terminal ? (uint16_t)command->rows : 0;
+    start->timeout_ms = command->timeout_ms;
+    start->as_root = command->as_root;
+    start->open_files = sandbox->facts.limits.open_files;
+    start->with_program = command->program >= 0;
+    start->zygote = (uint8_t)command->zygote;
+}
+
+static bool send_start(struct sandbox *sandbox, const struct command *command, const char *id, struct error *err)
+{
+    struct parcel parcel = {.count = 0};
     struct front_init_message message = {.type = FI_START};
-    memcpy(message.as.start.id, id, strlen(id) + 1);
-    message.as.start.with_stdin = command->with_stdin;
-    message.as.start.terminal = command->terminal;
-    message.as.start.columns = command->terminal ? (uint16_t)command->columns : 0;
-    message.as.start.rows = command->terminal ? (uint16_t)command->rows : 0;
-    message.as.start.timeout_ms = command->timeout_ms;
-    message.as.start.as_root = command->as_root;
-    message.as.start.open_files = sandbox->facts.limits.open_files;
-    if (sandbox_send(sandbox, &message, TAKE_FD(memory), err))
+    if (!parcel_make(&parcel, sandbox, command, err) || !may_start(sandbox, command, id, err)) {
+        parcel_done(&parcel);
+        return false;
+    }
+    fill_start(&message.as.start, sandbox, command, id);
+    if (sandbox_send_several(sandbox, &message, parcel.fds, parcel.count, err))
         return true;
     tell_not_started(sandbox, command, id, err);
     return false;
 }
-
 static bool may_be_root(const struct sandbox *sandbox, const struct command *command, struct error *err)
 {
     return !command->as_root || sandbox->facts.root_allowed ||

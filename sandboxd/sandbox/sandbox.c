@@ -4,6 +4,7 @@
 #include "sandboxd/sandbox/executions_internal.h"
 #include "sandboxd/sandbox/files_pool.h"
 #include "sandboxd/sandbox/paused_marks.h"
+#include "sandboxd/sandbox/programs.h"
 #include "sandboxd/sandbox/usage.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
@@ -116,7 +117,13 @@ static const struct init_link_events LINK_EVENTS = {.message = on_message, .lost
 
 bool sandbox_send(struct sandbox *sandbox, const struct front_init_message *message, int fd, struct error *err)
 {
-    return init_link_send(sandbox->link, message, fd, err);
+    return init_link_send(sandbox->link, message, &fd, fd >= 0, err);
+}
+
+bool sandbox_send_several(struct sandbox *sandbox, const struct front_init_message *message, const int *fds,
+                          size_t fd_count, struct error *err)
+{
+    return init_link_send(sandbox->link, message, fds, fd_count, err);
 }
 
 /* ---- beginning ---- */
@@ -294,6 +301,7 @@ void sandbox_free(struct sandbox *sandbox, const struct error *err)
     process_free_all(sandbox, err);
     artifacts_drop(sandbox->all, sandbox->facts.id);
     files_pool_free(sandbox);
+    programs_free(sandbox);
     init_link_free(sandbox->link);
     loop_watch_free(sandbox->init_watch);
     loop_timer_cancel(sandbox->ending_timer);

@@ -35,6 +35,7 @@
 struct process;
 struct sandbox;
 struct files_pool;
+struct programs;
 
 struct process_stream {
     struct process *process;
@@ -141,8 +142,9 @@ struct sandbox {
     bool disk_asking;
     struct verb *measuring; /* waits for the launcher's word */
     struct loop_timer *measuring_timer;
-    uint64_t input_bytes;     /* stdin that waits, of all its commands */
-    struct files_pool *files; /* NULL until a file operation was asked for */
+    uint64_t input_bytes;      /* stdin that waits, of all its commands */
+    struct files_pool *files;  /* NULL until a file operation was asked for */
+    struct programs *programs; /* NULL until a command had one */
 };
 
 /* ---- sandboxes.c: a verb on its way from the asking loop to the owner's and back ---- */
@@ -276,8 +278,11 @@ void sandbox_count_descriptors(struct sandbox *sandbox, int change);
 void sandbox_touch(struct sandbox *sandbox);
 /** To be called every few seconds: a hundredth of a core used since the last time is a sign of life too. */
 void sandbox_sample(struct sandbox *sandbox);
+/** As init_link_send; takes `fd` (-1: none). */
 bool sandbox_send(struct sandbox *sandbox, const struct front_init_message *message, int fd,
                   struct error *err) MUST_USE;
+bool sandbox_send_several(struct sandbox *sandbox, const struct front_init_message *message, const int *fds,
+                          size_t fd_count, struct error *err) MUST_USE;
 
 /** The launcher says it is gone. */
 void sandbox_gone(struct sandboxes *all, const char *id);

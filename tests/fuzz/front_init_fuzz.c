@@ -26,6 +26,11 @@ static void fuzz_packet(const uint8_t *data, size_t size)
     }
     require(size - 2 == front_init_size(message.type));
     require((message.type < FI_WELCOME) == (sender == FI_FROM_FRONT));
+    if (message.type == FI_START && message.as.start.zygote != 0)
+        require(data[1] % 8 == FI_START_FDS && message.as.start.with_program && !message.as.start.terminal &&
+                !message.as.start.as_root && message.as.start.zygote <= FRONT_INIT_ZYGOTES);
+    if (message.type == FI_DIAL)
+        require(message.as.dial.port != 0 && (message.as.dial.family == 4 || message.as.dial.family == 6));
     if (message.type == FI_STARTED)
         require(strlen(message.as.started.id) < FRONT_INIT_ID_BYTES && strlen(message.as.started.title) < 256);
 }

@@ -17,7 +17,9 @@ static struct front_init_message valid(uint32_t type)
         message.as.welcome.version = FRONT_INIT_VERSION;
     else if (type == FI_HELPER)
         message.as.helper.kind = 1;
-    else if (type != FI_CURRENT && type != FI_TERMINATE && type != FI_DEADLINE)
+    else if (type == FI_DIAL)
+        message.as.dial = (struct fi_dial){.number = 7, .port = 65535, .family = 6};
+    else if (type != FI_CURRENT && type != FI_LISTENERS && type != FI_DIALED && type != FI_LISTENERS_IS && type != FI_TERMINATE && type != FI_DEADLINE)
         memcpy(message.as.name.id, "a-Z.0_9", 8);
     if (type == FI_SIGNAL)
         message.as.signal.number = 64;
@@ -35,7 +37,8 @@ static enum front_init_end sender_of(uint32_t type)
 
 static size_t fds_of(uint32_t type)
 {
-    return type == FI_START || type == FI_HELPER ? 1 : type == FI_STARTED ? 4 : 0;
+    bool has_one = type == FI_START || type == FI_HELPER || type == FI_DIALED || type == FI_LISTENERS_IS;
+    return has_one ? 1 : type == FI_STARTED ? 4 : 0;
 }
 
 static bool passes(const struct front_init_message *message)
@@ -50,9 +53,9 @@ static bool passes(const struct front_init_message *message)
 static void test_all_types(void)
 {
     struct error err;
-    CHECK(front_init_size(0) == 0 && front_init_size(FI_CURRENT + 1) == 0 && front_init_size(UINT32_MAX) == 0);
+    CHECK(front_init_size(0) == 0 && front_init_size(FI_LISTENERS_IS + 1) == 0 && front_init_size(UINT32_MAX) == 0);
     CHECK(front_init_size(FI_KILL) == 8 + FRONT_INIT_ID_BYTES && front_init_size(FI_CURRENT) == 8);
-    for (uint32_t type = FI_START; type <= FI_CURRENT; type++) {
+    for (uint32_t type = FI_START; type <= FI_LISTENERS_IS; type++) {
         struct front_init_message message = valid(type);
         size_t size = front_init_size(type), fds = fds_of(type);
         enum front_init_end sender = sender_of(type);
@@ -87,7 +90,19 @@ static void test_fields(void)
         CHECK_REFUSED(named[i], memset(message.as.name.id, 'x', FRONT_INIT_ID_BYTES));
     }
     CHECK_REFUSED(FI_START, message.as.start.with_stdin = 2);
-    CHECK_REFUSED(FI_START, message.as.start.reserved = 1);
+    CHECK_REFUSED(FI_START, message.as.start.reserved[1] = 1);
+    CHECK_REFUSED(FI_START, message.as.start.with_program = 2);
+    CHECK_REFUSED(FI_START, message.as.start.with_program = 1); /* with 1 descriptor */
+    CHECK_REFUSED(FI_DIAL, message.as.dial.port = 0);
+    CHECK_REFUSED(FI_DIAL, message.as.dial.family = 0);
+    CHECK_REFUSED(FI_DIAL, message.as.dial.family = 5);
+    CHECK_REFUSED(FI_DIAL, message.as.dial.reserved[4] = 1);
+    CHECK_REFUSED(FI_DIALED, message.as.dialed.error_number = ECONNREFUSED); /* with a descriptor */
+    CHECK_REFUSED(FI_DIALED, message.as.dialed.error_number = -1);
+    CHECK_REFUSED(FI_DIALED, message.as.dialed.error_number = 4096);
+    CHECK_REFUSED(FI_DIALED, message.as.dialed.reserved = 1);
+    CHECK_REFUSED(FI_LISTENERS_IS, message.as.listeners.error_number = EPERM);
+    CHECK_REFUSED(FI_LISTENERS_IS, message.as.listeners.reserved = 1);
     CHECK_REFUSED(FI_START, message.as.start.as_root = 2);
     CHECK_REFUSED(FI_START, message.as.start.open_files = 15);
     CHECK_REFUSED(FI_START, message.as.start.open_files = 1048577);
@@ -116,6 +131,37 @@ static void test_fields(void)
     CHECK_REFUSED(FI_EXITED, message.as.exited.killed = 2);
     CHECK_REFUSED(FI_EXITED, message.as.exited.reserved = 1);
     CHECK_REFUSED(FI_EXITED, message.as.exited.wait_status = 0x137f); /* stopped, not ended */
+}
+
+/* A program is one descriptor more, a zygote two; a zygote goes with nothing that it cannot have. */
+static void test_programs(void)
+{
+    struct error err;
+    struct front_init_message message = valid(FI_START);
+    struct fi_start *start = &message.as.start;
+    start->with_program = 1;
+    for (int zygote = 0; zygote <= FRONT_INIT_ZYGOTES; zygote++) {
+        start->zygote = (uint8_t)zygote;
+        for (size_t fds = 0; fds <= FI_START_FDS + 1; fds++)
+            CHECK(front_init_check(&message, front_init_size(FI_START), fds, FI_FROM_FRONT, &err) ==
+                  (fds == (zygote ? 3U : 2U)));
+    }
+    start->zygote = FRONT_INIT_ZYGOTES + 1;
+    CHECK(!front_init_check(&message, front_init_size(FI_START), 3, FI_FROM_FRONT, &err));
+    start->zygote = 1;
+    start->with_program = 0;
+    CHECK(!front_init_check(&message, front_init_size(FI_START), 2, FI_FROM_FRONT, &err));
+    start->with_program = 1;
+    start->as_root = 1;
+    CHECK(!front_init_check(&message, front_init_size(FI_START), 3, FI_FROM_FRONT, &err));
+    start->as_root = 0;
+    start->with_stdin = 1;
+    CHECK(front_init_check(&message, front_init_size(FI_START), 3, FI_FROM_FRONT, &err));
+    start->terminal = 1;
+    start->columns = start->rows = 80;
+    CHECK(!front_init_check(&message, front_init_size(FI_START), 3, FI_FROM_FRONT, &err));
+    start->zygote = 0;
+    CHECK(front_init_check(&message, front_init_size(FI_START), 2, FI_FROM_FRONT, &err));
 }
 
 /* How many descriptors a start, and a told start, come with. */
@@ -309,10 +355,31 @@ static void test_unsealed(void)
     close(fd);
 }
 
+static void test_program_memory(void)
+{
+    struct error err = {0};
+    int fd = memfd_create("x", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+    CHECK(write(fd, "x", 1) == 1);
+    CHECK(!front_init_program_check(fd, &err) && err.kind == ERROR_INVALID);
+    CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_WRITE) == 0);
+    CHECK(front_init_program_check(fd, &err));
+    close(fd);
+    fd = fd_sealed_memfd("empty", "", 0, &err);
+    CHECK(!front_init_program_check(fd, &err) && err.kind == ERROR_INVALID);
+    close(fd);
+    fd = memfd_create("x", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+    CHECK(ftruncate(fd, FRONT_INIT_PROGRAM_MAX + 1) == 0);
+    CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_WRITE) == 0);
+    CHECK(!front_init_program_check(fd, &err) && err.kind == ERROR_TOO_LARGE);
+    close(fd);
+    CHECK(!front_init_program_check(0, &err)); /* none that could be sealed */
+}
+
 int main(void)
 {
     test_all_types();
     test_fields();
+    test_programs();
     test_terminals();
     test_socket();
     test_command();
@@ -320,5 +387,6 @@ int main(void)
     test_command_bounds();
     test_hostile_blobs();
     test_unsealed();
+    test_program_memory();
     return check_done();
 }
