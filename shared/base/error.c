@@ -33,6 +33,7 @@ static const struct kind_row KINDS[ERROR_KINDS] = {
     [ERROR_RATE_LIMITED] = {"RATE_LIMITED", 429, true},
     [ERROR_QUOTA] = {"QUOTA_EXCEEDED", 429, false},
     [ERROR_INTERNAL] = {"INTERNAL", 500, false},
+    [ERROR_BAD_GATEWAY] = {"BAD_GATEWAY", 502, true},
     [ERROR_NO_CAPACITY] = {"NO_CAPACITY", 503, true},
     [ERROR_NODE_UNREACHABLE] = {"NODE_UNREACHABLE", 503, true},
     [ERROR_TIMEOUT] = {"TIMEOUT", 504, true},

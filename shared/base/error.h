@@ -29,6 +29,7 @@ enum error_kind {
     ERROR_RATE_LIMITED,      /* 429 */
     ERROR_QUOTA,             /* 429 */
     ERROR_INTERNAL,          /* 500: ours, or the operating system's */
+    ERROR_BAD_GATEWAY,       /* 502: another server, asked for the client, cannot be reached or makes no sense */
     ERROR_NO_CAPACITY,       /* 503 */
     ERROR_NODE_UNREACHABLE,  /* 503 */
     ERROR_TIMEOUT,           /* 504 */

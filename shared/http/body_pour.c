@@ -71,8 +71,10 @@ bool http_pour_is_cut_short(const struct http_request *request)
 
 void http_pour_head_sent(struct http_request *request)
 {
-    if (http_pour_is_cut_short(request))
-        request->h2o->http1_is_persistent = 1; /* so it goes on to the next request, and there we linger */
+    if (!http_pour_is_cut_short(request) || request->h2o == NULL)
+        return;
+    request->pour.closes = !request->h2o->http1_is_persistent;
+    request->h2o->http1_is_persistent = 1; /* so it goes on to the next request, and there we linger */
 }
 
 /* ---- one step ---- */

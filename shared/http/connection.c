@@ -2,6 +2,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/http/http_internal.h"
+#include "shared/http/proxy_internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -321,6 +322,8 @@ void http_connections_close_idle(struct http_worker *worker)
         struct http_connection *connection = HTTP_OWNER(struct http_connection, all, link);
         if (connection->state == HTTP_HEAD)
             http_connection_doom(connection);
+        else if (connection->is_upgraded && connection->request != NULL && connection->request->tunnel != NULL)
+            http_tunnel_cut(connection->request->tunnel);
         else if (connection->is_upgraded && connection->request != NULL)
             http_websocket_stop(connection->request->websocket);
     }

@@ -43,7 +43,8 @@ static bool find_capability(const struct http_request *request, const char **cho
 {
     unsigned carriers = request->match.route->carriers;
     const char *path = request->match.is_by_token ? http_match_parameter(&request->match, "token") : NULL;
-    const char *bearer = (carriers & HTTP_BEARER) != 0 ? authorization(request, "Bearer") : NULL;
+    bool is_foreign = path != NULL && (carriers & HTTP_PROXIES) != 0;
+    const char *bearer = (carriers & HTTP_BEARER) != 0 && !is_foreign ? authorization(request, "Bearer") : NULL;
     const char *query = (carriers & HTTP_QUERY) != 0 ? http_request_query(request, "token") : NULL;
     const char *protocol = (carriers & HTTP_PROTOCOL) != 0 ? request->protocol_bearer : NULL;
     return take(chosen, capability(carriers, not_empty(path))) && take(chosen, capability(carriers, bearer)) &&

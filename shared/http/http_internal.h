@@ -117,6 +117,7 @@ struct http_stream {
     struct text waiting, flying;
     bool is_flying; /* one h2o_send at a time */
     bool is_ending, is_muted, is_chunked;
+    bool is_sized;    /* its length was told, so nothing but its bytes can be sent */
     bool is_breaking; /* what waits is the last, and then the connection goes */
     unsigned zeros;   /* of the next chunk's size, already sent to see whether the client is there */
     char frame[24];
@@ -139,6 +140,8 @@ struct http_pour {
     bool has_begun, is_reading;
     bool is_slow;  /* failed for that */
     bool is_whole; /* the connection holds nothing of the body any more */
+    bool goes_on;  /* while the reply goes out: what takes the body is what answers */
+    bool closes;   /* the reply's head said "close" for it */
 };
 
 enum http_file_step {
@@ -160,6 +163,8 @@ struct http_file {
 };
 
 struct http_websocket;
+struct http_relay;
+struct http_tunnel;
 
 struct http_request {
     struct http_worker *worker;
@@ -174,6 +179,7 @@ struct http_request {
     struct http_pair query[HTTP_QUERY_MAX];
     size_t query_count;
     const char *credential;
+    char *query_token;       /* of a query that is passed on: the value of `token` */
     char *protocol_bearer;   /* a copy of the credential in Sec-WebSocket-Protocol */
     bool carries_credential; /* in whatever carrier, ours or not */
     bool is_judged_early;    /* the body was not there yet */
@@ -194,6 +200,7 @@ struct http_request {
     struct loop_timer *probe; /* runs since the client sent a FIN, or the stream is being broken off */
     struct http_stream stream;
     struct http_websocket *websocket; /* NULL: not one */
+    struct http_tunnel *tunnel;       /* SOCKET: of a request that was passed on, and upgraded; NULL: not one */
     bool pours;                       /* its route does: libh2o knows of no body */
     struct http_pour pour;
     struct http_file file;
@@ -276,6 +283,11 @@ void http_request_cut(struct http_request *request);
 /** libh2o's handler. */
 int http_request_on_request(h2o_handler_t *handler, h2o_req_t *h2o);
 
+/* ---- proxy_target.c ---- */
+
+/** Finds `token` in a query that is otherwise left alone; given twice it is ERROR_INVALID. */
+bool http_proxy_find_token(struct http_request *request, struct error *err) MUST_USE;
+
 /* ---- reply.c ---- */
 
 /** Calls emit for each header that a reply to this request carries besides its content's. */
@@ -287,6 +299,8 @@ void http_reply_each_error_header(const struct http_request *request, int status
 const char *http_reply_reason(int status) MUST_USE;
 /** Ends the request with bytes that stay until then; NULL when it has none to send. */
 void http_reply_finish(struct http_request *request, char *data, size_t size);
+/** As that; the reply says `length`, or nothing for UINT64_MAX: the answer to a HEAD that tells what there would be. */
+void http_reply_finish_of(struct http_request *request, char *data, size_t size, uint64_t length);
 /** Sets status and headers of libh2o's reply. */
 void http_reply_prepare(struct http_request *request, int status, const char *type);
 /** libh2o's filter: errors that libh2o prints itself (a broken chunk) get our form. */
@@ -312,6 +326,10 @@ const char *http_websocket_next_bearer(const char **list, size_t *size) MUST_USE
 
 /* ---- stream.c, peer.c, access_log.c ---- */
 
+/** As http_stream_start, with the headers that were set and no other; `length` UINT64_MAX: not known. One that is
+ *  known is what the reply says, and its sender must keep to it, or abort. */
+void http_stream_start_of(struct http_request *request, int status, uint64_t length,
+                          const struct http_stream_events *events, void *cookie);
 /** True when a byte may be sent to see whether the client is there. */
 bool http_stream_probe(struct http_request *request);
 void http_stream_done(struct http_request *request);

@@ -67,7 +67,8 @@ bool http_peer_has_to_take(const struct http_connection *connection)
  * is not read from, because its owner pauses, is waited for, and not for ever. */
 static bool can_probe(const struct http_request *request)
 {
-    return request->phase != HTTP_SOCKET && request->head.is_1_1 && !request->stream.is_muted;
+    bool is_mute = request->stream.is_muted || (request->stream.is_sized && !request->stream.is_flying);
+    return request->phase != HTTP_SOCKET && request->head.is_1_1 && !is_mute;
 }
 
 static bool probe(struct http_request *request)
@@ -106,6 +107,8 @@ static void on_event(struct http_worker *worker, const struct epoll_event *event
         return;
     /* Errors are still told, also with an empty set. */
     control(request->connection, EPOLL_CTL_MOD, EPOLLONESHOT, request->number);
+    if (request->tunnel != NULL)
+        return; /* its end is passed on when it is read, and what comes back is its own */
     uint64_t at_ns = clock_boot_ns() + (can_probe(request) ? FIRST_PROBE_NS : GRACE_NS);
     request->probe = loop_timer_start(worker->loop, at_ns, on_probe, request);
 }

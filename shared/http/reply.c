@@ -1,5 +1,6 @@
 /* reply.c - replies of known length, and the headers that every reply has. */
 #include "shared/http/http_internal.h"
+#include "shared/http/proxy_answer.h"
 
 #include <string.h>
 #include <strings.h>
@@ -39,7 +40,7 @@ const char *http_reply_reason(int status)
         if (REASONS[i].status == status)
             return REASONS[i].reason;
     }
-    return "Status";
+    return http_answer_reason(status);
 }
 
 static bool has_header(const struct http_request *request, const char *name)
@@ -124,8 +125,9 @@ void http_reply_prepare(struct http_request *request, int status, const char *ty
     if (type != NULL)
         emit_h2o(h2o, "Content-Type", type);
     http_reply_each_header(request, emit_h2o, h2o);
-    http_pour_stop(request);
-    if (request->worker->is_stopping || http_pour_is_cut_short(request))
+    if (!request->pour.goes_on)
+        http_pour_stop(request);
+    if (request->worker->is_stopping || (http_pour_is_cut_short(request) && !request->pour.goes_on))
         h2o->http1_is_persistent = 0;
 }
 
@@ -136,11 +138,16 @@ static bool is_open(const struct http_request *request)
 
 void http_reply_finish(struct http_request *request, char *data, size_t size)
 {
+    http_reply_finish_of(request, data, size, size);
+}
+
+void http_reply_finish_of(struct http_request *request, char *data, size_t size, uint64_t length)
+{
     static h2o_generator_t nothing_to_proceed;
     h2o_req_t *h2o = request->h2o;
     bool has_no_body = request->status == 204 || request->status == 304;
     bool is_head = strcmp(request->head.method, "HEAD") == 0;
-    h2o->res.content_length = has_no_body ? SIZE_MAX : size;
+    h2o->res.content_length = has_no_body ? SIZE_MAX : (size_t)length;
     h2o_iovec_t body = {data, size};
     size_t count = size > 0 && !is_head && !has_no_body ? 1 : 0;
     request->sent_bytes = count > 0 ? size : 0;

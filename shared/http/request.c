@@ -3,9 +3,11 @@
 #include "shared/base/memory.h"
 #include "shared/base/random.h"
 #include "shared/http/http_internal.h"
+#include "shared/http/proxy_internal.h"
 #include "shared/http/websocket.h"
 
 #include <string.h>
+#include <strings.h>
 
 static _Atomic uint64_t last_number;
 
@@ -44,6 +46,42 @@ static bool carries_credential(const struct http_request *request)
            http_websocket_bearer(request, &(size_t){0}) != NULL;
 }
 
+/* Host is {label}.{suffix}, perhaps with a dot behind and a port; *size of the label. */
+static bool is_of_rule(const char *host, const char *suffix, size_t *size)
+{
+    size_t length = strlen(host);
+    const char *port = strrchr(host, ':');
+    if (port != NULL && strspn(port + 1, "0123456789") == strlen(port + 1))
+        length = (size_t)(port - host);
+    while (length > 0 && host[length - 1] == '.')
+        length--;
+    size_t tail = strlen(suffix);
+    if (length < tail + 1 || strncasecmp(host + length - tail, suffix, tail) != 0 || host[length - tail - 1] != '.')
+        return false;
+    *size = length - tail - 1;
+    return true;
+}
+
+static bool find_route(struct http_request *request, struct error *err)
+{
+    const struct http_server *server = request->worker->server;
+    const struct http_host_rule *rule = &server->options.host_rule;
+    const struct http_head *head = &request->head;
+    const char *host = http_head_field(head, "host");
+    size_t size;
+    if (rule->route == NULL || host == NULL || !is_of_rule(host, rule->suffix, &size))
+        return http_routes_find(server->routes, head->method, head->path, &request->match, request->allow, err);
+    http_match_host(&request->match, rule->route, host, size);
+    return true;
+}
+
+static bool read_query(struct http_request *request, struct error *err)
+{
+    if ((request->match.route->carriers & HTTP_PROXIES) != 0)
+        return http_proxy_find_token(request, err);
+    return http_query_parse(request->head.query, request->query, &request->query_count, err);
+}
+
 bool http_request_read_head(struct http_request *request, const char *data, size_t length, struct error *err)
 {
     bool is_sound = http_head_parse(&request->head, data, length, err);
@@ -52,10 +90,7 @@ bool http_request_read_head(struct http_request *request, const char *data, size
     if (!is_sound)
         return false;
     struct error refusal = {0};
-    struct http_head *head = &request->head;
-    bool is_served = http_query_parse(head->query, request->query, &request->query_count, &refusal) &&
-                     http_routes_find(request->worker->server->routes, head->method, head->path, &request->match,
-                                      request->allow, &refusal) &&
+    bool is_served = find_route(request, &refusal) && read_query(request, &refusal) &&
                      http_credential_find(request, &refusal);
     if (!is_served)
         request->refusal = refusal;
@@ -138,6 +173,8 @@ static void tell_gone(struct http_request *request)
         request->gone(request->gone_cookie);
     else if (phase == HTTP_STREAMING && request->stream.events->gone != NULL)
         request->stream.events->gone(request->stream.cookie);
+    else if (phase == HTTP_SOCKET && request->tunnel != NULL)
+        http_tunnel_gone(request->tunnel);
     else if (phase == HTTP_SOCKET)
         http_websocket_gone(request->websocket);
     http_pour_stop(request); /* after that: its reader must not take the end of the pipe for the body's */
@@ -174,7 +211,9 @@ void http_request_free(struct http_request *request)
     loop_timer_cancel(request->probe);
     http_stream_done(request);
     http_websocket_free(request->websocket);
+    http_tunnel_free(request->tunnel);
     free(request->protocol_bearer);
+    free(request->query_token);
     http_pour_done(request);
     http_file_done(request);
     http_match_done(&request->match);
@@ -186,11 +225,11 @@ void http_request_free(struct http_request *request)
 static void on_pool_cleared(void *slot)
 {
     struct http_request *request = *(struct http_request **)slot;
-    if (request->websocket != NULL) {
+    if (request->websocket != NULL || request->tunnel != NULL) {
         request->h2o = NULL;
         return; /* it ends with the socket */
     }
-    bool lingers = request->phase == HTTP_ENDED && http_pour_is_cut_short(request);
+    bool lingers = request->phase == HTTP_ENDED && (http_pour_is_cut_short(request) || request->pour.closes);
     http_connection_request_ended(request->connection);
     if (lingers)
         http_connection_linger(request->connection);

@@ -1,5 +1,6 @@
 /* revoke.c - finds the living requests of a loop, and ends one whose credential holds no more. */
 #include "shared/http/http_internal.h"
+#include "shared/http/proxy_internal.h"
 
 const struct http_route *http_request_route(const struct http_request *request)
 {
@@ -32,7 +33,9 @@ static void revoke_unanswered(struct http_request *request, const struct error *
 void http_request_revoke(struct http_request *request, const struct error *err)
 {
     struct http_connection *connection = request->connection;
-    if (request->websocket != NULL)
+    if (request->tunnel != NULL)
+        http_tunnel_cut(request->tunnel);
+    else if (request->websocket != NULL)
         http_websocket_revoke(request->websocket, err);
     else if (request->phase == HTTP_STREAMING)
         http_stream_break(request, err);

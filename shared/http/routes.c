@@ -3,6 +3,7 @@
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -107,7 +108,7 @@ static bool compile(struct pattern *pattern, const struct http_route *route, con
     }
     if (parameters > HTTP_PARAMETERS_MAX)
         return error_set(err, ERROR_INVALID, "it has over %d parameters", HTTP_PARAMETERS_MAX);
-    if ((route->carriers & ~(unsigned)HTTP_POURS) == 0 && route->needs != NULL)
+    if ((route->carriers & ~(unsigned)(HTTP_POURS | HTTP_PROXIES)) == 0 && route->needs != NULL)
         return error_set(err, ERROR_INVALID, "it needs a credential and takes no carrier");
     return true;
 }
@@ -218,11 +219,14 @@ static bool method_matches(const char *row, const char *method)
            (strcmp(row, "GET") == 0 && strcmp(method, "HEAD") == 0);
 }
 
-/* Decodes the rest of a path, of whatever bytes, without the slash at its end. */
-static bool take_rest(char *value, const char *text, struct error *err)
+/* Decodes the rest of a path, of whatever bytes, without the slash at its end; one that is meant for another server as
+ * it is. */
+static bool take_rest(char *value, const char *text, bool is_foreign, struct error *err)
 {
     if (!http_percent_decode_bytes(value, text, strlen(text)))
         return error_set(err, ERROR_INVALID, "the path has a broken percent escape or a NUL");
+    if (is_foreign)
+        return true;
     size_t length = strlen(value);
     if (length > 1 && value[length - 1] == '/')
         value[--length] = '\0';
@@ -252,7 +256,8 @@ static bool fill(struct http_match *match, const struct pattern *pattern, const 
         const struct segment *segment = &pattern->segments[i];
         if (segment->kind == SEGMENT_LITERAL)
             continue;
-        bool is_taken = segment->kind == SEGMENT_REST ? take_rest(value, spans[i].text, err)
+        bool is_foreign = (pattern->route->carriers & HTTP_PROXIES) != 0;
+        bool is_taken = segment->kind == SEGMENT_REST ? take_rest(value, spans[i].text, is_foreign, err)
                                                       : take_segment(value, &spans[i], segment->text, err);
         if (!is_taken)
             return false;
@@ -292,6 +297,15 @@ bool http_routes_find(const struct http_routes *routes, const char *method, cons
     if (allow[0] != '\0')
         return error_set(err, ERROR_METHOD, "this path takes %s", allow);
     return error_set(err, ERROR_NOT_FOUND, "no such path");
+}
+
+void http_match_host(struct http_match *match, const struct http_route *route, const char *host, size_t size)
+{
+    match->values = memory_copy(host, size);
+    for (size_t i = 0; i < size; i++)
+        match->values[i] = (char)tolower((unsigned char)match->values[i]);
+    match->parameters[match->parameter_count++] = (struct http_pair){"label", match->values};
+    match->route = route;
 }
 
 void http_match_done(struct http_match *match)

@@ -34,6 +34,8 @@ size_t http_routes_body_max(const struct http_routes *routes) MUST_USE;
  *  a / and is one segment. `match` is zero before; http_match_done after. */
 bool http_routes_find(const struct http_routes *routes, const char *method, const char *path, struct http_match *match,
                       char allow[static HTTP_ALLOW_BYTES], struct error *err) MUST_USE;
+/** The route of a host rule, with the first `size` bytes of `host`, in small letters, as its "label". */
+void http_match_host(struct http_match *match, const struct http_route *route, const char *host, size_t size);
 void http_match_done(struct http_match *match);
 
 /** Value of a parameter; NULL when there is none. */

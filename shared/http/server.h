@@ -31,7 +31,11 @@ enum http_carrier {
     HTTP_LATER = 1 << 5,
     /* No carrier, but said beside them: the handler is called when the head is there and takes the body with
      * http_body_pour; it is never held here, so body_max_bytes alone bounds it. */
-    HTTP_POURS = 1 << 6
+    HTTP_POURS = 1 << 6,
+    /* Nor this: what is asked is meant for another server (proxy.h). The query is kept as it came, whatever it is;
+     * http_request_query knows `token` alone, and that only where the route takes HTTP_QUERY. A {x...} may have empty
+     * segments. Beside a credential in the path, Authorization is the other server's. */
+    HTTP_PROXIES = 1 << 7
 };
 
 /** One row of a dialect's table. */
@@ -49,6 +53,14 @@ struct http_route {
     void (*handle)(struct http_request *request);
 };
 
+/** Requests for hosts `{label}.{suffix}` (in any case, with any port, with or without a dot at the end), whatever their
+ *  path. They are served by this one route, which finds the parameter "label" in small letters (any text, also with
+ *  dots, or none), and by no other; other requests never reach it. Its own path is for the log alone. */
+struct http_host_rule {
+    const char *suffix; /* "localhost"; outlives the server */
+    const struct http_route *route;
+};
+
 struct http_server_options {
     const char *host; /* address to listen on, "127.0.0.1" */
     uint16_t port;    /* 0: any free one, see http_server_port */
@@ -56,6 +68,7 @@ struct http_server_options {
     const char *name; /* for the log's area */
     const struct http_route *routes;
     size_t route_count;
+    struct http_host_rule host_rule; /* all NULL: none */
     /** Judges the request's credential against its route, and may http_request_set_identity. Called when the head is
      *  there, before the body is read, and once more before the handler when the body came later. Not called for
      *  routes that need nothing. A refusal is answered by http_reply_error. NULL: only such routes are served. */

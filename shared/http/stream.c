@@ -143,31 +143,51 @@ static void fly(struct http_request *request)
     h2o_send(request->h2o, bufs, count, is_last ? H2O_SEND_STATE_FINAL : H2O_SEND_STATE_IN_PROGRESS);
 }
 
+static void frame(struct http_request *request, uint64_t length)
+{
+    struct http_stream *stream = &request->stream;
+    h2o_req_t *h2o = request->h2o;
+    stream->is_muted = strcmp(request->head.method, "HEAD") == 0;
+    stream->is_sized = length != UINT64_MAX;
+    stream->is_chunked = request->head.is_1_1 && !stream->is_muted && !stream->is_sized;
+    if (stream->is_sized)
+        h2o->res.content_length = length;
+    else if (stream->is_chunked)
+        h2o_add_header(&h2o->pool, &h2o->res.headers, H2O_TOKEN_TRANSFER_ENCODING, NULL, H2O_STRLIT("chunked"));
+    else if (!stream->is_muted)
+        h2o->http1_is_persistent = 0; /* the end of the connection is the end of the reply */
+}
+
+static void start(struct http_request *request, uint64_t length, const struct http_stream_events *events, void *cookie)
+{
+    request->stream.events = events;
+    request->stream.cookie = cookie;
+    request->phase = HTTP_STREAMING;
+    request->gone = NULL;
+    frame(request, length);
+    request->generator = (h2o_generator_t){.proceed = on_proceed};
+    request->stream.is_flying = true;
+    if (events->cut_stalled)
+        http_connection_expect_taking(request->connection);
+    h2o_start_response(request->h2o, &request->generator);
+    h2o_send(request->h2o, NULL, 0, H2O_SEND_STATE_IN_PROGRESS); /* the head goes out now */
+    http_pour_head_sent(request);
+}
+
 void http_stream_start(struct http_request *request, int status, const char *type,
                        const struct http_stream_events *events, void *cookie)
 {
     if (request->phase != HTTP_OPEN || request->h2o == NULL)
         return;
-    struct http_stream *stream = &request->stream;
-    h2o_req_t *h2o = request->h2o;
-    stream->events = events;
-    stream->cookie = cookie;
-    stream->is_muted = strcmp(request->head.method, "HEAD") == 0;
-    stream->is_chunked = request->head.is_1_1 && !stream->is_muted;
-    request->phase = HTTP_STREAMING;
-    request->gone = NULL;
     http_reply_prepare(request, status, type);
-    if (stream->is_chunked)
-        h2o_add_header(&h2o->pool, &h2o->res.headers, H2O_TOKEN_TRANSFER_ENCODING, NULL, H2O_STRLIT("chunked"));
-    else if (!stream->is_muted)
-        h2o->http1_is_persistent = 0; /* the end of the connection is the end of the reply */
-    request->generator = (h2o_generator_t){.proceed = on_proceed};
-    stream->is_flying = true;
-    if (events->cut_stalled)
-        http_connection_expect_taking(request->connection);
-    h2o_start_response(h2o, &request->generator);
-    h2o_send(h2o, NULL, 0, H2O_SEND_STATE_IN_PROGRESS); /* the head goes out now */
-    http_pour_head_sent(request);
+    start(request, UINT64_MAX, events, cookie);
+}
+
+void http_stream_start_of(struct http_request *request, int status, uint64_t length,
+                          const struct http_stream_events *events, void *cookie)
+{
+    http_reply_prepare(request, status, NULL);
+    start(request, length, events, cookie);
 }
 
 size_t http_stream_send(struct http_request *request, const void *data, size_t size)
