@@ -46,3 +46,26 @@ int loop_watch_fd(const struct loop_watch *watch) MUST_USE;
  *  loop ends (loop_ending at the latest). */
 void loop_watch_free(struct loop_watch *watch);
 DEFINE_AUTO(loop_watch)
+
+/* ---- a loop of one's own: the server makes those of its threads itself ---- */
+
+/** Makes a loop that nothing runs yet: posts are accepted and wait. ERROR_INTERNAL. */
+struct loop *loop_new(unsigned index, struct error *err) MUST_USE;
+
+/** Runs the posts that still wait, forgets the timers, frees. After loop_close, or before loop_open. NULL is allowed.
+ */
+void loop_free(struct loop *loop);
+DEFINE_AUTO(loop)
+
+/** Makes the event loop, on the thread that will run it: libh2o keeps buffers by thread. */
+void loop_open(struct loop *loop);
+
+/** Runs until loop_end. libh2o's sockets may be written and closed only inside of it: it frees a closed one at the
+ * start of a turn, also when a callback of it is still pending, and only what ran inside leaves none pending. */
+void loop_run(struct loop *loop);
+
+/** Lets loop_run return after this turn. Loop thread. */
+void loop_end(struct loop *loop);
+
+/** Runs the waiting posts and destroys the event loop; every other socket on it is closed by then. Loop thread. */
+void loop_close(struct loop *loop);
