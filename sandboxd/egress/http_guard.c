@@ -22,7 +22,7 @@ struct http_guard {
     struct piece url, field, host;
     unsigned hosts, codings, lengths;
     const char *framing; /* of a chunked body: from here on no data was seen; NULL in others */
-    bool had_cr;
+    bool had_cr, wants_cr; /* the byte before was one; data ended before this one */
     struct error *err; /* of the call that runs */
 };
 
@@ -179,8 +179,9 @@ static bool has_strict_lines(const char *head, size_t length)
 static bool check_framing(struct http_guard *guard, const char *end)
 {
     for (const char *at = guard->framing; at < end; at++) {
-        if ((*at == '\n') != guard->had_cr)
+        if ((*at == '\n') != guard->had_cr || (guard->wants_cr && *at != '\r'))
             return false;
+        guard->wants_cr = false;
         guard->had_cr = *at == '\r';
     }
     return true;
@@ -195,6 +196,7 @@ static int on_body(http_parser *parser, const char *at, size_t length)
         return wrong(guard, "the request's chunks are malformed");
     guard->framing = at + length;
     guard->had_cr = false;
+    guard->wants_cr = true;
     return 0;
 }
 
@@ -260,7 +262,7 @@ static bool read_whole_head(struct http_guard *guard, struct text *out)
     text_append(out, guard->head.data, guard->head.length);
     guard->has_begun = true;
     guard->is_in_body = !is_over;
-    guard->had_cr = false;
+    guard->had_cr = guard->wants_cr = false;
     guard->head.length = 0;
     return true;
 }
