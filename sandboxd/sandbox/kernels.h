@@ -6,6 +6,7 @@
 #pragma once
 
 #include "sandboxd/helpers/drivers/drivers.h"
+#include "sandboxd/sandbox/kernel_frames.h"
 #include "sandboxd/sandbox/kernel_run.h"
 #include "sandboxd/sandbox/sandboxes.h"
 

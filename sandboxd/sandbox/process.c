@@ -187,7 +187,7 @@ void process_free(struct process *process)
     free(process);
 }
 
-static void forget(struct process *process)
+void process_forget(struct process *process)
 {
     struct front_init_message message = {.type = FI_FORGET};
     memcpy(message.as.name.id, process->view.id, sizeof message.as.name.id);
@@ -223,7 +223,7 @@ static void on_forget_timer(void *cookie)
     for (struct process *process = sandbox->processes, *next; process; process = next) {
         next = process->next;
         if (process->end_told && process->forget_at <= now)
-            forget(process);
+            process_forget(process);
     }
     plan_forgetting(sandbox);
 }
@@ -256,7 +256,7 @@ void process_forget_half(struct sandbox *sandbox)
         next = process->next;
         if (process->state != PROCESS_ENDED || !process->end_told)
             continue;
-        forget(process);
+        process_forget(process);
         count -= 2; /* it, and one that stays for it */
     }
 }
@@ -269,7 +269,7 @@ bool process_make_room(struct sandbox *sandbox)
     for (struct process *process = sandbox->processes, *next; process && !has_room(sandbox); process = next) {
         next = process->next;
         if (process->state == PROCESS_ENDED && process->end_told)
-            forget(process);
+            process_forget(process);
     }
     return has_room(sandbox);
 }

@@ -2,6 +2,7 @@
 #include "sandboxd/sandbox/programs.h"
 #include "sandboxd/sandbox/sandbox_internal.h"
 
+#include "sandboxd/sandbox/kernels.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/random.h"
@@ -316,7 +317,7 @@ static bool may_take_input(struct process *process, const struct verb *verb, str
     const struct sandboxes_options *options = &process->sandbox->all->options;
     uint8_t writer[PROCESS_WRITER_BYTES];
     name_writer(verb->origin, writer);
-    if (knows_writer(process, writer))
+    if (verb->of_kernel || knows_writer(process, writer))
         return true;
     struct process_deed deed = {
         .sandbox_id = process->sandbox->facts.id, .process_id = process->view.id, .origin = verb->origin};
@@ -334,6 +335,10 @@ void process_verb_input(struct sandbox *sandbox, struct verb *verb)
     struct error err = {0};
     if (process->state != PROCESS_ENDED && !sandbox_wake(sandbox, verb))
         return;
+    if (kernel_is_process(verb->process_id) && !verb->of_kernel) {
+        refuse(verb, ERROR_CONFLICT, "command", "is a context: what it is to run is sent to it as such");
+        return;
+    }
     if (!may_take_input(process, verb, &err)) {
         verb_finish(verb, &err);
         return;

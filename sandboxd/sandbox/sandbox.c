@@ -59,6 +59,7 @@ void sandbox_count_descriptors(struct sandbox *sandbox, int change)
 static void on_current(struct sandbox *sandbox)
 {
     sandbox->current = true;
+    kernels_adopt(sandbox);
     execution_orphans_end(sandbox);
     sandbox_run_waiting(sandbox);
 }
@@ -298,6 +299,7 @@ void sandbox_free(struct sandbox *sandbox, const struct error *err)
     sandbox_fail_waiting(sandbox, err);
     sandbox_pause_free(sandbox, err);
     sandbox_metrics_free(sandbox, err);
+    kernels_free(sandbox, err);
     process_free_all(sandbox, err);
     artifacts_drop(sandbox->all, sandbox->facts.id);
     files_pool_free(sandbox);

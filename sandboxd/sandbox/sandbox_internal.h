@@ -36,6 +36,9 @@ struct process;
 struct sandbox;
 struct files_pool;
 struct programs;
+struct kernel;
+struct kernel_ask;
+struct kernel_view;
 
 struct process_stream {
     struct process *process;
@@ -145,6 +148,10 @@ struct sandbox {
     uint64_t input_bytes;      /* stdin that waits, of all its commands */
     struct files_pool *files;  /* NULL until a file operation was asked for */
     struct programs *programs; /* NULL until a command had one */
+    /* kernels.c: */
+    struct kernel *kernels;
+    uint64_t kernel_number;
+    unsigned kernels_large; /* of these, with a large line that has not come whole */
 };
 
 /* ---- sandboxes.c: a verb on its way from the asking loop to the owner's and back ---- */
@@ -176,6 +183,12 @@ struct verb {
     struct sandbox_kept kept;
     struct sandbox_metrics metrics;
     uint64_t disk_bytes;
+    /* kernels.c: */
+    struct kernel_ask *kernel;
+    bool of_kernel; /* of a context itself: its stdin is nobody else's */
+    struct kernel_view *kernel_views;
+    size_t kernel_count;
+    bool is_new;
 };
 
 /** A verb on the sandbox of this id, asked on the calling loop. */
@@ -210,6 +223,8 @@ void process_free_all(struct sandbox *sandbox, const struct error *err);
 /** Makes room for one more record and its descriptors, if need be by forgetting the oldest ended ones; false when that
  *  is not enough. */
 bool process_make_room(struct sandbox *sandbox) MUST_USE;
+/** An ended command whose end was told; init forgets it too. */
+void process_forget(struct process *process);
 /** Forgets the older half of the ended commands whose end was told. */
 void process_forget_half(struct sandbox *sandbox);
 struct process *process_new(struct sandbox *sandbox, const char *id) MUST_USE;
@@ -261,6 +276,16 @@ void process_verb_resize(struct sandbox *sandbox, struct verb *verb);
 void process_verb_list(struct sandbox *sandbox, struct verb *verb);
 /** The verb's command, which nobody follows, unless one of its id is known. What goes wrong is logged. */
 void process_start_alone(struct sandbox *sandbox, struct verb *verb);
+
+/* ---- kernels.c ---- */
+/** init has told all it knows: contexts of an earlier front go on. */
+void kernels_adopt(struct sandbox *sandbox);
+/** Their runs get `err`. Before its processes are freed. */
+void kernels_free(struct sandbox *sandbox, const struct error *err);
+/** How often the context of this id was started, as far as is known here. */
+unsigned kernels_last_start(const struct sandbox *sandbox, const char *id) MUST_USE;
+/** Whether a client wants something done by it. */
+bool kernels_is_deed(const struct verb *verb) MUST_USE;
 
 /* ---- sandbox.c ---- */
 struct sandbox *sandbox_find(struct sandboxes *all, const char *id) MUST_USE; /* on the calling loop */

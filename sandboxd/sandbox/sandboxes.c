@@ -1,6 +1,7 @@
 /* sandboxes.c - the whole: loops and their sandboxes, and how verbs reach them. */
 #include "sandboxd/sandbox/sandboxes.h"
 
+#include "sandboxd/sandbox/kernels_internal.h"
 #include "sandboxd/sandbox/executions_internal.h"
 #include "sandboxd/sandbox/paused_marks.h"
 #include "sandboxd/sandbox/sandbox_internal.h"
@@ -153,6 +154,8 @@ static void verb_free(struct verb *verb)
     free(verb->data);
     free(verb->origin);
     free(verb->views);
+    free(verb->kernel_views);
+    kernel_ask_free(verb->kernel);
     free(verb);
 }
 
@@ -165,7 +168,10 @@ static void answer(void *cookie)
                                    .count = verb->view_count,
                                    .kept = &verb->kept,
                                    .metrics = &verb->metrics,
-                                   .disk_bytes = verb->disk_bytes};
+                                   .disk_bytes = verb->disk_bytes,
+                                   .kernels = verb->kernel_views,
+                                   .kernel_count = verb->kernel_count,
+                                   .is_new = verb->is_new};
         verb->done(verb->cookie, &told);
     }
     verb_free(verb);
@@ -178,6 +184,8 @@ void verb_finish(struct verb *verb, const struct error *err)
     bool stopping = verb->all->stopping; /* then the loop that asked may be gone */
     if (verb->follower && err && !stopping)
         follower_tell_failed(verb->follower, err);
+    if (verb->kernel && verb->kernel->run && err && !stopping)
+        kernel_run_fail(verb->kernel->run, err);
     if (!verb->done || stopping) { /* with a follower the answer is told there */
         if (verb->dropped)
             verb->dropped(verb->cookie);

@@ -99,6 +99,8 @@ struct sandbox_metrics {
     char storage[FRONT_LAUNCHER_NAME_BYTES];
 };
 
+struct kernel_view;
+
 /** What a verb tells when it is done. Valid during the call. */
 struct verb_answer {
     struct error error; /* ERROR_NONE: done */
@@ -107,6 +109,9 @@ struct verb_answer {
     const struct sandbox_kept *kept;       /* of sandboxes_snapshot */
     const struct sandbox_metrics *metrics; /* of sandboxes_metrics */
     uint64_t disk_bytes;                   /* for metrics.c alone */
+    const struct kernel_view *kernels;     /* of kernels.h */
+    size_t kernel_count;
+    bool is_new; /* kernels_create: it was not there before */
 };
 
 /** Makes a sandbox (idempotent by id) and answers when commands can be started in it. The registry then knows it.
