@@ -143,7 +143,7 @@ static bool start(struct init *init, struct zygote *zygote, const struct zygote_
         return error_set_errno(err, ERROR_NO_CAPACITY, "a socket for the zygote");
     AUTO_FD int ours = ends[0], theirs = ends[1];
     bool is_cloned = clone_zygote(init, zygote, wish, ends, err);
-    close(theirs);
+    close(TAKE_FD(theirs));
     if (!is_cloned)
         return false;
     if (!take_descriptors(init, zygote, wish, &ours, err)) {
