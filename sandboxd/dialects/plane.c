@@ -3,6 +3,7 @@
 #include "sandboxd/dialects/plane.h"
 
 #include "sandboxd/sandbox/files.h"
+#include "sandboxd/sandbox/kernels.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -226,7 +227,7 @@ bool plane_command_starts(void *context, const struct process_deed *deed, struct
     AUTO_FREE char *origin = memory_string(deed->origin);
     struct spool_record record = make_record(origin);
     describe_start(plane, deed, detail, sizeof detail);
-    record.action = deed->command->terminal ? "terminal" : "exec";
+    record.action = kernel_is_process(deed->process_id) ? "code.start" : deed->command->terminal ? "terminal" : "exec";
     record.sandbox_id = deed->sandbox_id;
     record.detail = detail;
     return spool_add(plane->spool, &record, err);
@@ -275,7 +276,7 @@ void plane_command_ended(void *context, const struct process_deed *deed)
                        (unsigned long long)end->wall_ms);
     else
         (void)snprintf(detail, sizeof detail, "id=%s none: %s", deed->process_id, deed->why ? deed->why->message : "");
-    record.action = "exec.end";
+    record.action = kernel_is_process(deed->process_id) ? "code.end" : "exec.end";
     record.outcome = end ? "ok" : "failed";
     record.sandbox_id = deed->sandbox_id;
     record.detail = detail;

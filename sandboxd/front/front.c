@@ -2,6 +2,7 @@
 #include "sandboxd/front/front.h"
 
 #include "sandboxd/dialects/native/files/files.h"
+#include "sandboxd/dialects/native/kernels/kernels_routes.h"
 #include "sandboxd/dialects/native/metrics.h"
 #include "sandboxd/dialects/native/native.h"
 #include "sandboxd/dialects/native/socket/socket.h"
@@ -50,7 +51,7 @@ struct front {
 
 /* ---- routes ---- */
 
-static const struct http_route *(*const DIALECTS[])(size_t *count) = {native_routes, metrics_routes, files_routes,
+static const struct http_route *(*const DIALECTS[])(size_t *count) = {native_routes, kernels_routes, metrics_routes, files_routes,
                                                                       socket_routes, node_routes};
 
 static struct http_route *collect_routes(size_t *count)

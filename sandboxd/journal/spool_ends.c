@@ -67,7 +67,7 @@ bool spool_ends_has(const struct spool_ends *ends, const char *sandbox_id, const
 
 void spool_ends_note(struct spool_ends *ends, const char *text, size_t size)
 {
-    if (!strstr(text, "\"action\":\"exec.end\""))
+    if (!strstr(text, "\"action\":\"exec.end\"") && !strstr(text, "\"action\":\"code.end\""))
         return;
     json_t *record = json_loadb(text, size, 0, NULL);
     const char *sandbox_id = json_string_value(json_object_get(record, "sandbox_id"));
