@@ -125,7 +125,8 @@ static bool take_framing(struct http_answer *answer)
     answer->status = (int)parser->status_code;
     bool is_chunked = (parser->flags & F_CHUNKED) != 0;
     answer->length = parser->flags & F_CONTENTLENGTH ? parser->content_length : UINT64_MAX;
-    answer->has_body = !answer->is_for_head && answer->status != 204 && answer->status != 304;
+    bool is_bodiless = answer->status == 101 || answer->status == 204 || answer->status == 304;
+    answer->has_body = !answer->is_for_head && !is_bodiless;
     answer->is_by_end = answer->has_body && !is_chunked && answer->length == UINT64_MAX;
     if (answer->length != UINT64_MAX && answer->length > INT64_MAX)
         return refuse(answer, "answers with a length that cannot be");

@@ -35,9 +35,10 @@ static int dial_upstream(void)
 
 static const struct http_pair SET_HEADERS[] = {{"X-Forwarded-Prefix", "/p"}, {"Referer", NULL}, {"Cookie", "left=1"}};
 
-static struct http_proxy_order make_order(const struct text *target)
+static struct http_proxy_order make_order(const struct text *target, struct loop_watch *kept)
 {
-    return (struct http_proxy_order){.upstream = dial_upstream(),
+    return (struct http_proxy_order){.upstream = kept == NULL ? dial_upstream() : -1,
+                                     .kept_upstream = kept,
                                      .target = target->data,
                                      .headers = SET_HEADERS,
                                      .header_count = 3,
@@ -51,7 +52,7 @@ static void pass_on(struct http_request *request)
 {
     AUTO_TEXT target = {0};
     http_proxy_target(request, "rest", &target);
-    struct http_proxy_order order = make_order(&target);
+    struct http_proxy_order order = make_order(&target, NULL);
     http_proxy(request, &order);
 }
 
@@ -72,13 +73,9 @@ static void pass_on_kept(struct http_request *request)
 {
     AUTO_TEXT target = {0};
     http_proxy_target(request, "rest", &target);
-    struct http_proxy_order order = make_order(&target);
+    struct http_proxy_order order = make_order(&target, atomic_exchange(&kept_watch, NULL));
     order.kept = keep;
-    order.kept_upstream = atomic_exchange(&kept_watch, NULL);
-    if (order.kept_upstream != NULL) {
-        close(order.upstream);
-        order.stale = try_anew;
-    }
+    order.stale = order.kept_upstream != NULL ? try_anew : NULL;
     http_proxy(request, &order);
 }
 
@@ -86,7 +83,7 @@ static void pass_on_other_body(struct http_request *request)
 {
     AUTO_TEXT target = {0};
     text_append_string(&target, "/other");
-    struct http_proxy_order order = make_order(&target);
+    struct http_proxy_order order = make_order(&target, NULL);
     order.body_replaced = true;
     order.body = "replaced";
     order.body_size = 8;
