@@ -12,6 +12,7 @@
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -78,7 +79,7 @@ static void complain(struct bridge *bridge, const struct error *err)
     frames_stream(&bridge->frames, "stderr", bridge->run.id, text, strlen(text));
 }
 
-static bool send(struct bridge *bridge, enum connection_channel channel, const char *type, json_t *content, char *id)
+static bool ask(struct bridge *bridge, enum connection_channel channel, const char *type, json_t *content, char *id)
 {
     char unwanted[MESSAGE_ID_BYTES];
     struct error err = {0};
@@ -112,7 +113,7 @@ static void stop(struct bridge *bridge)
 static void ask_info(struct bridge *bridge)
 {
     bridge->asked_ns = clock_monotonic_ns();
-    (void)!send(bridge, CONNECTION_SHELL, "kernel_info_request", json_object(), NULL);
+    (void)!ask(bridge, CONNECTION_SHELL, "kernel_info_request", json_object(), NULL);
 }
 
 static bool look_for_sockets(struct bridge *bridge, struct error *err)
@@ -165,6 +166,20 @@ static void greet(struct bridge *bridge)
         ask_info(bridge);
 }
 
+/* Of what it wrote, which mostly says why it ended. */
+static void append_last_line(struct text *to, const struct text *early)
+{
+    AUTO_TEXT plain = {0};
+    plain_append_uncoloured(&plain, early->data, early->length);
+    size_t end = plain.length;
+    while (end > 0 && isspace((unsigned char)plain.data[end - 1]))
+        end--;
+    size_t start = end;
+    while (start > 0 && plain.data[start - 1] != '\n')
+        start--;
+    text_append(to, start < end ? plain.data + start : "", end - start);
+}
+
 /* One that did not come up over sockets in a folder may over TCP; one that did not over TCP does not. */
 static bool start_over_tcp(struct bridge *bridge, const char *why, struct error *err)
 {
@@ -173,8 +188,8 @@ static bool start_over_tcp(struct bridge *bridge, const char *why, struct error 
     if (may)
         return start(bridge, true, err);
     AUTO_TEXT last = {0};
-    plain_append_uncoloured(&last, bridge->output.early.data, bridge->output.early.length);
-    return error_set(err, ERROR_INTERNAL, "the kernel %s %s%s%.150s", kernelspec_title(bridge->spec), why,
+    append_last_line(&last, &bridge->output.early);
+    return error_set(err, ERROR_INTERNAL, "the kernel %.80s %s%s%.150s", kernelspec_title(bridge->spec), why,
                      last.length ? ": " : "", last.length ? last.data : "");
 }
 
@@ -201,7 +216,7 @@ static void interrupt(struct bridge *bridge)
     bridge->wants_interrupt = false;
     bridge->run.was_interrupted = true;
     if (kernelspec_interrupts_by_message(bridge->spec))
-        (void)!send(bridge, CONNECTION_CONTROL, "interrupt_request", json_object(), NULL);
+        (void)!ask(bridge, CONNECTION_CONTROL, "interrupt_request", json_object(), NULL);
     else
         kernel_signal(&bridge->kernel, SIGINT);
 }
@@ -259,7 +274,7 @@ static void begin_run(struct bridge *bridge, const struct request *request)
     bridge->wants_interrupt = false;
     bridge->complaints = 0;
     bridge->heard_ns = clock_monotonic_ns();
-    if (send(bridge, CONNECTION_SHELL, "execute_request", content, id))
+    if (ask(bridge, CONNECTION_SHELL, "execute_request", content, id))
         run_begin(&bridge->run, request->run, id);
     else
         bridge->told_to_end = true; /* a kernel that takes no request is lost; its end is told */
@@ -268,7 +283,7 @@ static void begin_run(struct bridge *bridge, const struct request *request)
 static void end_kernel(struct bridge *bridge)
 {
     if (bridge->channels.context)
-        (void)!send(bridge, CONNECTION_CONTROL, "shutdown_request", json_pack("{s:b}", "restart", 0), NULL);
+        (void)!ask(bridge, CONNECTION_CONTROL, "shutdown_request", json_pack("{s:b}", "restart", 0), NULL);
     enter(bridge, STAGE_ENDING);
 }
 
