@@ -457,6 +457,7 @@ int bridge_run(const struct kernelspec *spec, int requests, int frames)
 {
     struct bridge bridge = {.spec = spec,
                             .kernel = KERNEL_NONE,
+                            .connection = CONNECTION_NONE,
                             .frames = {.fd = frames},
                             .requests = {.fd = requests},
                             .signals = -1};

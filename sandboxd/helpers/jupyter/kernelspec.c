@@ -128,10 +128,10 @@ static void list_names(struct error *err, const char *name)
 {
     AUTO_TEXT names = {0};
     json_t *list = kernelspec_list();
-    const char *one;
-    json_t *value;
-    json_object_foreach(json_object_get(list, "kernelspecs"), one, value)
-        text_append_format(&names, "%s%s", names.length ? ", " : "", one);
+    size_t i;
+    json_t *one;
+    json_array_foreach(json_object_get(list, "kernelspecs"), i, one)
+        text_append_format(&names, "%s%s", names.length ? ", " : "", json_string_value(json_object_get(one, "name")));
     json_decref(list);
     error_set(err, ERROR_NOT_FOUND, "no kernelspec named %.54s in this template; there %s%s", name,
               names.length ? "are: " : "are none", names.length ? names.data : "");
@@ -157,16 +157,34 @@ struct kernelspec *kernelspec_find(const char *name, struct error *err)
 
 /* ---- all of them ---- */
 
+static bool is_listed(const json_t *list, const char *name)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach(list, i, one)
+        if (text_equal(json_string_value(json_object_get(one, "name")), name))
+            return true;
+    return false;
+}
+
+static void list_one(const char *folder, const char *name, json_t *to)
+{
+    bool is_wanted = is_name(name) && !is_listed(to, name) && json_array_size(to) < KERNELSPECS_MAX;
+    AUTO(kernelspec) *spec = is_wanted ? read_spec(folder, name, NULL) : NULL;
+    if (spec == NULL)
+        return;
+    const char *language = json_string_value(json_object_get(spec->spec, "language"));
+    (void)json_array_append_new(to, json_pack("{s:s, s:s, s:s, s:s}", "name", name, "display_name",
+                                              kernelspec_title(spec), "language", language ? language : "",
+                                              "resource_dir", spec->folder));
+}
+
 static void list_folder(const char *folder, json_t *to)
 {
     struct dirent **entries = NULL;
     int count = scandir(folder, &entries, is_shown, by_name);
     for (int i = 0; i < count; i++) {
-        const char *name = entries[i]->d_name;
-        bool is_wanted = is_name(name) && !json_object_get(to, name) && json_object_size(to) < KERNELSPECS_MAX;
-        AUTO(kernelspec) *spec = is_wanted ? read_spec(folder, name, NULL) : NULL;
-        if (spec)
-            (void)json_object_set_new(to, name, json_pack("{s:s, s:O}", "resource_dir", spec->folder, "spec", spec->spec));
+        list_one(folder, entries[i]->d_name, to);
         free(entries[i]);
     }
     free(entries);
@@ -175,7 +193,7 @@ static void list_folder(const char *folder, json_t *to)
 json_t *kernelspec_list(void)
 {
     struct folders folders = {.count = 0};
-    json_t *all = json_object();
+    json_t *all = json_array();
     find_folders(&folders);
     for (size_t i = 0; i < folders.count; i++)
         list_folder(folders.paths[i], all);

@@ -23,8 +23,8 @@ struct kernelspec *kernelspec_find(const char *name, struct error *err) MUST_USE
 void kernelspec_free(struct kernelspec *spec);
 DEFINE_AUTO(kernelspec)
 
-/** {"kernelspecs":{"<name>":{"resource_dir":..,"spec":{..}}}}, as `jupyter kernelspec list --json`; those that cannot be
- *  read are left out. The caller decrefs. */
+/** {"kernelspecs":[{"name","display_name","language","resource_dir"}..]}, in the order in which they are found; those
+ *  that cannot be read are left out. The caller decrefs. */
 json_t *kernelspec_list(void) MUST_USE;
 
 /** Its display_name, else its name. Borrowed. */

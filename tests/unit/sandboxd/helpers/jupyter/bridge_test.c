@@ -7,8 +7,11 @@
 #include "tests/unit/check.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -260,6 +263,44 @@ static void test_wrong_request(void)
     CHECK(end(&rig) == 1);
 }
 
+/* Folders of bridges, as one text. */
+static char *folders(void)
+{
+    AUTO_FREE char *pattern = memory_printf("%s/.parley-jupyter-*", folder);
+    struct text names = {0};
+    glob_t found;
+    text_append(&names, "", 0);
+    if (glob(pattern, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            text_append_format(&names, "%s ", found.gl_pathv[i]);
+    globfree(&found);
+    return names.data;
+}
+
+/* What a killed bridge leaves behind, the next one removes; not what belongs to one that lives. */
+static void test_leaves_nothing(void)
+{
+    const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    struct rig living = start("odd"), killed = start("stays");
+    check_next(&living, "\"ready\"");
+    check_next(&killed, "\"ready\"");
+    CHECK(kill(killed.pid, SIGKILL) == 0 && end(&killed) == -SIGKILL);
+    AUTO_FREE char *two = folders();
+    AUTO_FREE char *copy = memory_string(two);
+    char *rest = copy;
+    for (const char *one = strsep(&rest, " "); one && *one; one = strsep(&rest, " "))
+        CHECK(utimensat(AT_FDCWD, one, old, 0) == 0);
+    struct rig next_one = start("odd");
+    check_next(&next_one, "\"ready\"");
+    CHECK(end(&next_one) == 0);
+    AUTO_FREE char *left = folders();
+    CHECK(strlen(left) * 2 == strlen(two));
+    check_run(&living, "plain", "\"status\":\"ok\"", NULL);
+    CHECK(end(&living) == 0);
+    AUTO_FREE char *none = folders();
+    CHECK_TEXT(none, "");
+}
+
 static bool has_python(const char *module)
 {
     AUTO_FREE char *line = memory_printf("/usr/bin/python3 -c 'import %s' 2>/dev/null", module);
@@ -289,6 +330,7 @@ int main(void)
     test_does_not_start();
     test_ends_though_it_stays();
     test_wrong_request();
+    test_leaves_nothing();
     CHECK(fd_remove_tree(folder, NULL));
     return check_done();
 }
