@@ -19,6 +19,7 @@ struct plane {
     struct node_seal *seal;
     struct marks *marks;
     struct spool *spool;
+    _Atomic(const char *) url;   /* where clients find this program, without a slash at its end; NULL: not known yet */
     bool omit_argv;              /* of records of commands (audit_argv) */
     atomic_uint unjudged;        /* sockets without a token now, over all loops */
     void (*beat)(void *context); /* a heartbeat is to go at once; any thread */

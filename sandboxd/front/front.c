@@ -1,6 +1,7 @@
 /* front.c - start-up: give up all rights, read the journal, meet the launcher, serve until told to stop. */
 #include "sandboxd/front/front.h"
 
+#include "sandboxd/dialects/execute/execute.h"
 #include "sandboxd/dialects/native/files/files.h"
 #include "sandboxd/dialects/native/kernels/kernels_routes.h"
 #include "sandboxd/dialects/native/metrics.h"
@@ -52,7 +53,7 @@ struct front {
 /* ---- routes ---- */
 
 static const struct http_route *(*const DIALECTS[])(size_t *count) = {native_routes, kernels_routes, metrics_routes, files_routes,
-                                                                      socket_routes, node_routes};
+                                                                      socket_routes, execute_routes, node_routes};
 
 static struct http_route *collect_routes(size_t *count)
 {
@@ -300,6 +301,7 @@ static struct http_server *start_server(struct front *front, struct error *err)
         .loop_started = on_loop_started,
         .loop_ending = on_loop_ending,
         .context = front,
+        .error_body = execute_error,
         .spool_folder = spool,
         .descriptors_apart = descriptors_of_sandboxes(front->settings),
     };
@@ -333,10 +335,12 @@ static void stop(struct front *front, struct http_server *server, struct heartbe
 static bool serve(struct front *front, struct error *err)
 {
     const struct plane *plane = &front->context.plane;
+    AUTO_FREE char *url = NULL; /* told to requests: freed after the server */
     AUTO(http_server) *server = start_server(front, err);
     if (!server)
         return false;
-    AUTO_FREE char *url = make_url(front->settings, http_server_port(server));
+    url = make_url(front->settings, http_server_port(server));
+    atomic_store(&front->context.plane.url, url);
     struct heartbeat_options options = {.seal = plane->seal,
                                         .registry = sandboxes_registry(plane->sandboxes),
                                         .templates = sandboxes_templates(plane->sandboxes),

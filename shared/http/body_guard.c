@@ -16,7 +16,7 @@ static void emit_text(void *to, const char *name, const char *value)
 
 static void send_refusal(struct http_request *request, const struct error *err)
 {
-    json_t *object = http_error_json(request, err);
+    json_t *object = http_reply_error_json(request, err);
     AUTO_FREE char *body = json_dumps(object, JSON_COMPACT);
     json_decref(object);
     size_t size = body != NULL ? strlen(body) : 0;

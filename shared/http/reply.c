@@ -194,6 +194,13 @@ json_t *http_error_json(const struct http_request *request, const struct error *
                      "retryable", error_retryable(err->kind), "request_id", request->id);
 }
 
+json_t *http_reply_error_json(const struct http_request *request, const struct error *err)
+{
+    const struct http_server_options *options = &request->worker->server->options;
+    json_t *own = options->error_body ? options->error_body(request, err) : NULL;
+    return own ? own : http_error_json(request, err);
+}
+
 void http_reply_error(struct http_request *request, const struct error *err)
 {
     if (!is_open(request))
@@ -202,7 +209,7 @@ void http_reply_error(struct http_request *request, const struct error *err)
     if (err->kind == ERROR_TIMEOUT && request->pour.is_slow)
         status = 408; /* it was the client, and not somebody behind us */
     http_reply_each_error_header(request, status, emit_h2o, request->h2o);
-    http_reply_json(request, status, http_error_json(request, err));
+    http_reply_json(request, status, http_reply_error_json(request, err));
 }
 
 /* ---- what libh2o refuses by itself ---- */

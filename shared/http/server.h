@@ -86,6 +86,9 @@ struct http_server_options {
     const char *spool_folder; /* where bodies over 1 MiB go, NULL: "/tmp". The process's first server decides */
     unsigned
         descriptors_apart; /* of the process's limit, what it opens whoever comes: connections get 3/4 of the rest */
+    /** An error's body for a request whose route found it, where its dialect has one of its own (the caller's); NULL of
+     *  the result, or of this: http_error_json. */
+    json_t *(*error_body)(const struct http_request *request, const struct error *err);
     unsigned ping_ms, pong_ms; /* of WebSockets: HTTP_WEBSOCKET_PING_MS, HTTP_WEBSOCKET_PONG_MS; 0: those */
 };
 
