@@ -22,6 +22,7 @@ struct execution {
     struct execution_entry entry;
     size_t written; /* files */
     bool has_folder, has_started;
+    bool forks; /* from a process that has the interpreter ready */
     struct execution_write *write;
     struct follower *follower; /* while it runs */
     struct execution_harvest *harvest;
@@ -205,6 +206,20 @@ static void collect(struct execution *execution, const struct follower_item *ite
     follower_delivered(execution->follower);
 }
 
+static void run(struct execution *execution);
+
+/* That process may have been killed from inside, or have no memory: then it starts like any other. */
+static void on_not_started(struct execution *execution, const struct error *err)
+{
+    if (!execution->forks || err->kind == ERROR_GONE || err->kind == ERROR_STARTING) {
+        fail(execution, err);
+        return;
+    }
+    execution->forks = false;
+    follower_close(TAKE(execution->follower));
+    run(execution);
+}
+
 static void on_output(void *cookie)
 {
     struct execution *execution = cookie;
@@ -222,7 +237,7 @@ static void on_output(void *cookie)
             on_ended(execution, item.view);
             return;
         case FOLLOWER_FAILED:
-            fail(execution, item.error);
+            on_not_started(execution, item.error);
             return;
         case FOLLOWER_NOTHING:
             return;
@@ -235,7 +250,7 @@ static void run(struct execution *execution)
     static const uint64_t FROM_THE_START[OUTPUT_STREAMS] = {0};
     struct error err = {0};
     uint64_t now = clock_boot_ns(), by = execution->order->answer_by;
-    AUTO(command) *command = execution_command(execution->order, execution->id, execution->folder, &err);
+    AUTO(command) *command = execution_command(execution->order, execution->id, execution->folder, execution->forks, &err);
     if (!command) {
         fail(execution, &err);
         return;
@@ -321,6 +336,7 @@ struct execution *execution_start(struct sandboxes *all, struct execution_order 
     }
     if (execution->entry.is_first)
         execution_sweep(all, order->sandbox_id);
+    execution->forks = execution->entry.is_soon && execution_can_fork(order);
     execution->timer = loop_timer_start(loop_current(), order->give_up_at, on_give_up, execution);
     write_next(execution);
     return execution;

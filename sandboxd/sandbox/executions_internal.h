@@ -17,14 +17,18 @@ struct execution_language {
     const char *name;
     const char *aliases; /* words with blanks around each */
     const char *file;    /* the code's name in the work folder */
-    const char *program; /* found by PATH */
+    const char *program; /* found by PATH; NULL: by its driver alone */
+    bool forks;          /* its driver has a process with the interpreter ready */
 };
 
 /** NULL: INVALID. */
 const struct execution_language *execution_language_find(const char *given, struct error *err) MUST_USE;
 
-/** The command that runs an order in its folder; the caller's. */
-struct command *execution_command(const struct execution_order *order, const char *id, const char *folder,
+/** Whether a process that has started already can become it. */
+bool execution_can_fork(const struct execution_order *order) MUST_USE;
+
+/** The command that runs an order in its folder, with `forks` in a fork of such a process; the caller's. */
+struct command *execution_command(const struct execution_order *order, const char *id, const char *folder, bool forks,
                                   struct error *err) MUST_USE;
 
 /* ---- execution_work.c: on the calling loop ---- */
