@@ -111,35 +111,41 @@ static bool take_streams(const struct child_order *order, struct error *err)
     return true;
 }
 
-/* Out of the way of the numbers that a command finds its own at. */
 static bool move_up(int *fd, struct error *err)
 {
-    int moved = *fd < 0 ? -1 : fcntl(*fd, F_DUPFD_CLOEXEC, FIRST_OUT_OF_THE_WAY);
-    if (*fd >= 0 && moved < 0)
+    if (*fd < 0 || *fd >= FIRST_OUT_OF_THE_WAY)
+        return true;
+    int moved = fcntl(*fd, F_DUPFD_CLOEXEC, FIRST_OUT_OF_THE_WAY);
+    if (moved < 0)
         return error_set_errno(err, ERROR_NO_CAPACITY, "a descriptor for the command");
     *fd = moved;
     return true;
 }
 
-static bool take_more(struct child_order *order, struct error *err)
+/* Out of the way of the numbers that a command finds its own at. While there are many of init's descriptors here this
+ * must come before its own limit. */
+static bool clear_way(struct child_order *order, struct error *err)
 {
-    if (!move_up(&order->refusal, err) || !move_up(&order->program, err) || !move_up(&order->order_socket, err))
-        return false;
+    return order->program < 0 ||
+           (move_up(&order->refusal, err) && move_up(&order->program, err) && move_up(&order->order_socket, err));
+}
+
+static bool take_program(const struct child_order *order, struct error *err)
+{
     if ((order->program >= 0 && dup2(order->program, FRONT_INIT_PROGRAM) < 0) ||
         (order->order_socket >= 0 && dup2(order->order_socket, ZYGOTES_FD) < 0))
         return error_set_errno(err, ERROR_INTERNAL, "dup2 of the program");
     return true;
 }
 
-/* Changes `order` only where it keeps what it needs itself out of the way. */
-static bool take_place(struct child_order *order, struct error *err)
+static bool take_place(const struct child_order *order, struct error *err)
 {
     if (!take_streams(order, err))
         return false;
     /* All is O_CLOEXEC from birth; this is for the one that may be forgotten. */
     if (syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "close_range");
-    if (order->program >= 0 && !take_more(order, err))
+    if (!take_program(order, err))
         return false;
     if (chdir(order->command->cwd) < 0)
         return error_set_errno(err, ERROR_INVALID, "cwd %s", order->command->cwd);
@@ -249,18 +255,18 @@ static _Noreturn void refuse(int refusal, const struct error *err)
 static _Noreturn void become(const struct child_order *order)
 {
     struct error err = {0};
-    struct child_order own = *order;
-    if (take_place(&own, &err))
-        execute(own.command, &err);
-    refuse(own.refusal >= 0 ? own.refusal : order->refusal, &err);
+    if (take_place(order, &err))
+        execute(order->command, &err);
+    refuse(order->refusal, &err);
 }
 
 _Noreturn void child_run(const struct child_plan *plan, const struct child_order *order)
 {
     struct error err = {0};
-    if (!prepare(plan, -1, &err))
-        refuse(order->refusal, &err);
-    become(order);
+    struct child_order own = *order;
+    if (!clear_way(&own, &err) || !prepare(plan, -1, &err))
+        refuse(own.refusal, &err);
+    become(&own);
 }
 
 bool child_send_order(int socket, const struct child_order *order, int memory)
@@ -329,6 +335,8 @@ _Noreturn void child_wait(const struct child_plan *plan, int socket)
     if (!front_init_command_read(memory, &command, &held, &err))
         refuse(order.refusal, &err);
     order.command = &command;
+    if (!clear_way(&order, &err))
+        refuse(order.refusal, &err);
     become(&order);
 }
 

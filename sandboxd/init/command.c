@@ -58,7 +58,7 @@ void command_free(struct command *command, struct init *init)
 {
     if (command->is_untold)
         TAILQ_REMOVE(&init->untold, command, link);
-    order_free(TAKE(command->order));
+    order_end(command, init);
     watch_end(init, &command->watch);
     streams_close(&command->streams);
     free(command);
@@ -112,7 +112,7 @@ static void refuse(struct command *command, struct init *init)
 {
     take_out(command, init);
     command->state = COMMAND_REFUSED;
-    order_free(TAKE(command->order));
+    order_end(command, init);
     watch_end(init, &command->watch);
     streams_close(&command->streams);
     connection_tell(init, command);

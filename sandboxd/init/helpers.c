@@ -3,6 +3,7 @@
 
 #include "sandboxd/front_files/front_files.h"
 #include "sandboxd/init/cgroup.h"
+#include "sandboxd/init/orders.h"
 #include "sandboxd/init/spare.h"
 #include "shared/base/fd.h"
 
@@ -92,7 +93,8 @@ bool helpers_reaped(struct init *init, pid_t pid)
     struct init_helper *helper = find(init, pid);
     if (helper != NULL) {
         helper->pid = 0;
-        cgroup_kill(init->run, helper->serial);
+        if (!orders_are_with(init, helper->serial)) /* else a child of it is about to be moved out */
+            cgroup_kill(init->run, helper->serial);
     }
     sweep(init);
     return helper != NULL;

@@ -26,6 +26,7 @@ struct order {
     int memory, null;
     unsigned attempts;
     uint64_t serial;      /* of the zygote it was given to; 0: not yet */
+    uint64_t failed_by;   /* the one that failed it before; 0: none */
     uint64_t due_boot_ns; /* of the word */
     int signal;           /* 0: none */
 };
@@ -40,10 +41,19 @@ static void close_one(int fd)
         close(fd);
 }
 
-void order_free(struct order *order)
+/* What its zygote left behind goes with the last of its orders. */
+static void leave_zygote(struct init *init, uint64_t serial)
 {
+    if (serial != 0 && !zygotes_has(init, serial) && !orders_are_with(init, serial))
+        cgroup_kill(init->run, serial);
+}
+
+void order_end(struct command *command, struct init *init)
+{
+    struct order *order = TAKE(command->order);
     if (!order)
         return;
+    leave_zygote(init, order->serial);
     close_one(order->memory);
     close_one(order->null);
     close_one(order->wish.program);
@@ -100,13 +110,13 @@ static void go(struct init *init, struct command *command, pid_t pid)
         command_refuse(command, init, &err);
         return;
     }
-    struct order *order = TAKE(command->order);
+    int number = command->order->signal;
     bool is_told = send(command->watch.fd, "G", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
     if (!is_told) /* it has left, or does not read: reaped, now or by this */
         kill(pid, SIGKILL);
-    if (order->signal != 0)
-        kill(pid, order->signal);
-    order_free(order);
+    if (number != 0)
+        kill(pid, number);
+    order_end(command, init);
     watch_end(init, &command->watch);
     streams_close_child_ends(&command->streams);
     command_runs(command, init);
@@ -215,11 +225,11 @@ static bool give(struct command *command, struct init *init, const struct zygote
 {
     struct order *order = command->order;
     AUTO_FD int theirs = -1;
+    order->serial = zygote->serial;
     if (!open_hello(command, init, &theirs, err))
         return false;
     if (!send_order(command, zygote->watch.fd, theirs))
         return error_set(err, ERROR_INTERNAL, "the process to be forked takes no orders");
-    order->serial = zygote->serial;
     order->due_boot_ns = clock_boot_ns() + ZYGOTES_HELLO_MS * UINT64_C(1000000);
     deadline_consider(init, order->due_boot_ns);
     return true;
@@ -235,17 +245,18 @@ void order_give(struct command *command, struct init *init)
     }
     if (!zygote->is_ready || give(command, init, zygote, &err))
         return;
-    watch_end(init, &command->watch);
     zygotes_end(init, zygote, &err); /* which fails this one with the others */
 }
 
-/* Once more with another zygote; the second time it is over. */
+/* Once more; the second time it is over. */
 static void fail(struct command *command, struct init *init, const struct error *why)
 {
     struct order *order = command->order;
     watch_end(init, &command->watch);
+    order->failed_by = order->serial;
     order->serial = 0;
     order->due_boot_ns = 0;
+    leave_zygote(init, order->failed_by);
     if (++order->attempts >= ATTEMPTS)
         command_refuse(command, init, why);
     else
@@ -293,8 +304,13 @@ void orders_give(struct init *init, uint8_t number)
 void orders_fail(struct init *init, uint8_t number, const struct error *why)
 {
     struct command *command;
-    for (size_t at = init->count; (command = previous(init, &at, number)) != NULL;)
+    for (size_t at = init->count; (command = previous(init, &at, number)) != NULL;) {
+        struct order *order = command->order;
+        /* A zygote that ends closes hello and its socket, and which of them we hear of first is chance: one attempt. */
+        if (order->serial != 0 && order->serial == order->failed_by)
+            order->attempts--;
         fail(command, init, why);
+    }
 }
 
 void orders_refuse(struct init *init, uint8_t number, const struct error *why)

@@ -7,7 +7,8 @@
 
 /** Writes the order down in `command`, whose streams are open. Copies all descriptors. NO_CAPACITY. */
 bool order_make(struct command *command, const struct zygote_wish *wish, int memory, struct error *err) MUST_USE;
-void order_free(struct order *order);
+/** The command has none any more, if it had one: it runs, or never will. */
+void order_end(struct command *command, struct init *init);
 
 /** Gives it to its zygote, now or when that is ready. What goes wrong the command is refused with, and freed. */
 void order_give(struct command *command, struct init *init);

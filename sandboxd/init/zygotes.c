@@ -94,8 +94,8 @@ static _Noreturn void run(const struct child_plan *plan, const struct front_init
     child_run(plan, &order);
 }
 
-/* Its process, `ends[1]` being its end of the socket. */
-static bool clone_zygote(struct init *init, struct zygote *zygote, const struct zygote_wish *wish, const int *ends,
+/* Its process, `theirs` being its end of the socket. */
+static bool clone_zygote(struct init *init, struct zygote *zygote, const struct zygote_wish *wish, int theirs,
                          struct error *err)
 {
     struct front_init_command command;
@@ -105,7 +105,7 @@ static bool clone_zygote(struct init *init, struct zygote *zygote, const struct 
     const struct child_plan plan = plan_of(init, wish);
     pid_t pid = helpers_clone(init, &zygote->serial, err);
     if (pid == 0)
-        run(&plan, &command, wish->program, ends[1]);
+        run(&plan, &command, wish->program, theirs);
     zygote->files = plan.files.rlim_cur;
     return pid > 0;
 }
@@ -141,9 +141,9 @@ static bool start(struct init *init, struct zygote *zygote, const struct zygote_
         return false;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return error_set_errno(err, ERROR_NO_CAPACITY, "a socket for the zygote");
-    AUTO_FD int ours = ends[0], theirs = ends[1];
-    bool is_cloned = clone_zygote(init, zygote, wish, ends, err);
-    close(TAKE_FD(theirs));
+    AUTO_FD int ours = ends[0];
+    bool is_cloned = clone_zygote(init, zygote, wish, ends[1], err);
+    close(ends[1]);
     if (!is_cloned)
         return false;
     if (!take_descriptors(init, zygote, wish, &ours, err)) {
@@ -178,10 +178,17 @@ static bool is_as_wished(const struct init *init, const struct zygote *zygote, c
            zygote->files == plan_of(init, wish).files.rlim_cur && is_same_text(zygote->command, wish->command);
 }
 
+/* It has left, and the word of that is still to be read. */
+static bool has_left(const struct zygote *zygote)
+{
+    char byte;
+    return recv(zygote->watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 struct zygote *zygotes_get(struct init *init, const struct zygote_wish *wish, struct error *err)
 {
     struct zygote *zygote = &init->zygotes[wish->number - 1];
-    if (zygote->watch.fd >= 0 && is_as_wished(init, zygote, wish))
+    if (zygote->watch.fd >= 0 && !has_left(zygote) && is_as_wished(init, zygote, wish))
         return zygote;
     /* It leaves at the end of its socket; the children it has made say hello without it. */
     bool had_one = zygote->watch.fd >= 0;
@@ -189,6 +196,15 @@ struct zygote *zygotes_get(struct init *init, const struct zygote_wish *wish, st
     if (had_one && !orders_are_with(init, zygote->serial))
         cgroup_kill(init->run, zygote->serial);
     return start(init, zygote, wish, err) ? zygote : NULL;
+}
+
+bool zygotes_has(const struct init *init, uint64_t serial)
+{
+    for (size_t i = 0; i < FRONT_INIT_ZYGOTES; i++) {
+        if (init->zygotes[i].watch.fd >= 0 && init->zygotes[i].serial == serial)
+            return true;
+    }
+    return false;
 }
 
 /* ---- end ---- */

@@ -55,6 +55,9 @@ struct zygote *zygotes_get(struct init *init, const struct zygote_wish *wish, st
 /** It broke the rules, or does not answer: kills it, and fails its orders. */
 void zygotes_end(struct init *init, struct zygote *zygote, const struct error *why);
 
+/** Whether the one in that cgroup is one that takes orders now. */
+bool zygotes_has(const struct init *init, uint64_t serial) MUST_USE;
+
 /** Kills those that are not ready in time; tells the timer of the others. */
 void zygotes_time_out(struct init *init, uint64_t now_boot_ns);
 
