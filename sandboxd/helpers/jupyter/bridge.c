@@ -407,10 +407,11 @@ static int tell_death(struct bridge *bridge)
     char how[64];
     hear_last_words(bridge);
     kernel_tell_end(&bridge->kernel, how, sizeof how);
-    if (bridge->kernel.status != 0) {
-        AUTO_FREE char *message = memory_printf("the kernel %s %s", kernelspec_title(bridge->spec), how);
-        frames_failed(&bridge->frames, message);
-    }
+    AUTO_FREE char *message = memory_printf("the kernel %.80s %s%s", kernelspec_title(bridge->spec), how,
+                                            bridge->run.was_interrupted && bridge->run.is_active
+                                                ? ", when it was interrupted" /* xeus-python knows no other way */
+                                                : "");
+    frames_failed(&bridge->frames, message);
     return kernel_exit_status(&bridge->kernel);
 }
 

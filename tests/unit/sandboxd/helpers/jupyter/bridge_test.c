@@ -190,6 +190,19 @@ static void test_death(const char *code, const char *message, int status)
     CHECK(end(&rig) == status);
 }
 
+/* Of a kernel that takes SIGINT as an end. */
+static void test_death_by_interrupt(void)
+{
+    struct rig rig = start("fragile");
+    check_next(&rig, "\"ready\"");
+    ask(&rig, "wait");
+    check_next(&rig, "\"started\"");
+    interrupt(&rig);
+    check_next(&rig, "ended with status 0, when it was interrupted");
+    CHECK(next(&rig) == NULL);
+    CHECK(end(&rig) == 0);
+}
+
 /* ---- kernels as they may be ---- */
 
 static void test_odd(void)
@@ -320,9 +333,11 @@ int main(void)
     write_odd_spec("colon", ",\"interrupt_mode\":\"message\"");
     write_odd_spec("slow", ",\"metadata\":{\"parley\":{\"transport\":\"tcp\"}}");
     write_odd_spec("stays", "");
+    write_odd_spec("fragile", "");
     test_ipykernel();
     test_death("import os; os._exit(3)", "ended with status 3", 3);
     test_death("import os; os.kill(os.getpid(), 9)", "was killed by signal 9", 128 + SIGKILL);
+    test_death_by_interrupt();
     test_odd();
     test_works("tcp");
     test_works("colon");
