@@ -1,4 +1,4 @@
-/* drivers.c - see drivers.h. The texts are in the binary (CMakeLists.txt); a memfd of each is made when first asked for. */
+/* drivers.c - see drivers.h. All languages have one program, which is in this binary (CMakeLists.txt). */
 #include "sandboxd/helpers/drivers/drivers.h"
 
 #include "sandboxd/helpers/drivers/bridge.h"
@@ -8,21 +8,16 @@
 #include <pthread.h>
 #include <string.h>
 
-extern const char driver_python[], driver_python_end[];
+extern const char driver_host[], driver_host_end[]; /* host/main.c, which holds the texts of all languages */
 
-/* The interpreter that a plain `python3` would be. It reads its program without moving the descriptor's position, which
- * all that were started from this memfd share. */
-#define FIND_PYTHON                                                                                                    \
-    "for python in python3 /usr/local/bin/python3 /usr/bin/python3; do "                                               \
-    "command -v \"$python\" >/dev/null 2>&1 && exec \"$python\" -c \"$0\" \"$@\"; done; "                              \
-    "echo '{\"failed\":{\"message\":\"no python3 in this template\"}}'; exit 1"
-#define READ_PROGRAM "import os;exec(compile(os.pread(3,os.fstat(3).st_size,0),'<parley>','exec'))"
+/* The command's own descriptor: it runs whatever the template holds. */
+#define ITSELF "/proc/self/fd/3"
+_Static_assert(DRIVER_FD == 3, "ITSELF names it");
 
 struct driver {
     const char *language;
     const char *aliases[4];
     struct driver_start context, script;
-    const char *text, *end;
 };
 
 static const struct driver DRIVERS[] = {
@@ -30,17 +25,27 @@ static const struct driver DRIVERS[] = {
      .aliases = {"py", "python3", "ipython"},
      .context = {.arguments = {"python3", "kernel"},
                  .zygote = DRIVER_ZYGOTE_CONTEXTS,
-                 .zygote_arguments = {"/bin/sh", "-c", FIND_PYTHON, READ_PROGRAM, "zygote", "contexts"}},
+                 .zygote_arguments = {ITSELF, "python", "zygote", "contexts"}},
      .script = {.arguments = {"python3", "script"},
                 .zygote = DRIVER_ZYGOTE_SCRIPTS,
-                .zygote_arguments = {"/bin/sh", "-c", FIND_PYTHON, READ_PROGRAM, "zygote", "scripts"}},
-     .text = driver_python,
-     .end = driver_python_end},
+                .zygote_arguments = {ITSELF, "python", "zygote", "scripts"}}},
+    {.language = "bash",
+     .aliases = {"sh", "shell"},
+     .context = {.arguments = {ITSELF, "bash", "kernel"}},
+     .script = {.arguments = {ITSELF, "bash", "script"}}},
+    {.language = "javascript",
+     .aliases = {"js", "node", "nodejs"},
+     .context = {.arguments = {ITSELF, "javascript", "kernel"}},
+     .script = {.arguments = {ITSELF, "javascript", "script"}}},
+    {.language = "typescript",
+     .aliases = {"ts"},
+     .context = {.arguments = {ITSELF, "typescript", "kernel"}},
+     .script = {.arguments = {ITSELF, "typescript", "script"}}},
 };
 #define DRIVER_COUNT (sizeof DRIVERS / sizeof DRIVERS[0])
 
-static pthread_mutex_t programs_lock = PTHREAD_MUTEX_INITIALIZER;
-static int programs[DRIVER_COUNT]; /* descriptor + 1; 0: not made yet */
+static pthread_mutex_t program_lock = PTHREAD_MUTEX_INITIALIZER;
+static int program = -1;
 
 static bool is_named(const struct driver *driver, const char *given)
 {
@@ -99,20 +104,18 @@ int driver_program(const char *language, struct error *err)
 {
     if (driver_bridge_spec(language) != NULL)
         return driver_bridge_program(err);
-    const struct driver *driver = find(language, err);
-    if (driver == NULL)
+    if (find(language, err) == NULL)
         return -1;
-    int *held = &programs[driver - DRIVERS];
-    pthread_mutex_lock(&programs_lock);
-    if (*held == 0)
-        *held = fd_sealed_memfd("driver", driver->text, (size_t)(driver->end - driver->text), err) + 1;
-    int fd = *held - 1;
-    pthread_mutex_unlock(&programs_lock);
+    pthread_mutex_lock(&program_lock);
+    if (program < 0)
+        program = fd_sealed_memfd("parley-driver", driver_host, (size_t)(driver_host_end - driver_host), err);
+    int fd = program;
+    pthread_mutex_unlock(&program_lock);
     return fd;
 }
 
 const char *const *driver_languages(void)
 {
-    static const char *const languages[] = {"python", NULL};
+    static const char *const languages[] = {"python", "bash", "javascript", "typescript", NULL};
     return languages;
 }

@@ -1,0 +1,206 @@
+/* bash.c - bash (or the /bin/sh that there is) as a context. It is an interactive shell without a terminal: so an error
+ * or SIGINT ends the line and not the shell. It reads its lines from a pipe; the code of a run lies in a memfd of ours,
+ * and what it reports goes to our control pipe, both opened by way of /proc, so that the shell and what it starts hold no
+ * descriptor of ours. User code's stdin is /dev/null. */
+#include "sandboxd/helpers/drivers/host/languages.h"
+
+#include "sandboxd/helpers/drivers/host/host.h"
+#include "shared/base/fd.h"
+#include "shared/base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+
+extern const char driver_bash[], driver_bash_end[];
+
+#define RESTORE "__parley=$(<\"$__parley_state\")\n\\builtin eval \"$__parley\" 2>/dev/null\n"
+
+struct shell {
+    char *path;
+    bool is_bash, is_revived;
+    int lines, lines_in; /* the pipe that it reads */
+    int code, state;     /* memfds */
+    char again[16];      /* "set -ex; ": what the run before had set, and we must not have */
+    char report[256];
+    size_t reported;
+};
+
+static void tell(struct host *host, const char *text)
+{
+    const struct shell *shell = host->own;
+    size_t size = strlen(text);
+    while (size > 0) {
+        ssize_t wrote = write(shell->lines_in, text, size);
+        if (wrote < 0 && errno != EINTR)
+            return; /* it has ended, which the loop sees */
+        text += wrote > 0 ? wrote : 0;
+        size -= wrote > 0 ? (size_t)wrote : 0;
+    }
+}
+
+/* Tells how the run ended; that of a run before is passed over. */
+static void ask_report(struct host *host)
+{
+    AUTO_FREE char *line =
+        memory_printf("{ echo D %lld $? $- >/proc/%d/fd/%d; set +ex; } 2>/dev/null\n", host->count, getpid(), host->control_in);
+    tell(host, line);
+}
+
+static void fill(int fd, const char *first, const char *bytes, size_t size)
+{
+    struct error err;
+    if (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0 || !fd_write_all(fd, first, strlen(first), &err) ||
+        !fd_write_all(fd, bytes, size, &err))
+        host_failed("no memory for the code");
+}
+
+static void run(struct host *host, const char *code, size_t size)
+{
+    struct shell *shell = host->own;
+    if (memchr(code, 0, size) != NULL) {
+        host_error(host, "SyntaxError", "the code holds a NUL, which no shell can read");
+        host_done(host, "error");
+        return;
+    }
+    fill(shell->state, "", "", 0);
+    fill(shell->code, shell->again, code, size);
+    int pid = getpid();
+    AUTO_FREE char *line =
+        shell->is_bash
+            ? memory_printf("IFS= \\builtin read -r -d '' __parley </proc/%d/fd/%d || :\n"
+                            "LINENO=0; \\builtin eval \"$__parley\" </dev/null\n",
+                            pid, shell->code)
+            : memory_printf("__parley=$(cat /proc/%d/fd/%d)\neval \"$__parley\" </dev/null\n", pid, shell->code);
+    tell(host, line);
+    ask_report(host);
+}
+
+static void end_run(struct host *host, int status)
+{
+    AUTO_FREE char *text = status > 128 ? memory_printf("exit status %d (signal %d)", status, status - 128)
+                                        : memory_printf("exit status %d", status);
+    bool is_interrupted = host->was_interrupted && status != 0;
+    if (is_interrupted)
+        host_error(host, "KeyboardInterrupt", "interrupted");
+    else if (status != 0)
+        host_error(host, "ExitStatus", text);
+    host_done(host, is_interrupted ? "interrupted" : status != 0 ? "error" : "ok");
+}
+
+static void set_again(struct shell *shell, const char *flags)
+{
+    bool exits = strchr(flags, 'e') != NULL, traces = strchr(flags, 'x') != NULL;
+    (void)snprintf(shell->again, sizeof shell->again, "%s%s%s%s", exits || traces ? "set -" : "", exits ? "e" : "",
+                   traces ? "x" : "", exits || traces ? "; " : "");
+}
+
+static void take_report(struct host *host, const char *line)
+{
+    struct shell *shell = host->own;
+    char flags[64] = "", version[64] = "";
+    long long number;
+    int status;
+    if (sscanf(line, "R %63[^\n]", version) == 1 && !host->is_ready) {
+        if (shell->is_revived) {
+            host_drain(host, true);
+            host->is_ready = true;
+            return;
+        }
+        AUTO_FREE char *name = memory_printf("%s %s", shell->is_bash ? "bash" : shell->path, shell->is_bash ? version : "");
+        host_ready(host, version, name);
+    } else if (sscanf(line, "D %lld %d %63s", &number, &status, flags) >= 2 && host->is_running && number == host->count) {
+        set_again(shell, flags);
+        host_drain(host, true);
+        end_run(host, status);
+    }
+}
+
+static void control(struct host *host, const char *bytes, size_t size)
+{
+    struct shell *shell = host->own;
+    for (size_t i = 0; i < size; i++) {
+        if (bytes[i] != '\n') {
+            if (shell->reported < sizeof shell->report - 1)
+                shell->report[shell->reported++] = bytes[i];
+            continue;
+        }
+        shell->report[shell->reported] = 0;
+        shell->reported = 0;
+        take_report(host, shell->report);
+    }
+}
+
+static void finish(struct host *host)
+{
+    struct shell *shell = host->own;
+    close(shell->lines_in);
+    shell->lines_in = -1;
+}
+
+static void start_shell(struct host *host)
+{
+    struct shell *shell = host->own;
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        host_failed("no pipe: %s", strerror(errno));
+    shell->lines = ends[0];
+    shell->lines_in = ends[1];
+    static const char *const bash[] = {"bash", "--norc", "--noprofile", "--noediting", "-i", "+m", "+H", NULL};
+    static const char *const plain[] = {"sh", "-i", NULL};
+    host_spawn(host, shell->path, host_arguments(shell->is_bash ? bash : plain, NULL), shell->lines, NULL, 0);
+    close(shell->lines);
+    AUTO_FREE char *places = memory_printf("__parley_state=/proc/%d/fd/%d\n", getpid(), shell->state);
+    tell(host, places);
+    tell(host, driver_bash);
+    AUTO_FREE char *last = memory_printf("%secho \"R ${BASH_VERSION:-sh}\" >/proc/%d/fd/%d\n",
+                                         shell->is_revived ? RESTORE : "", getpid(), host->control_in);
+    tell(host, last);
+}
+
+/* A shell that `set -e` ended left its state (bash.sh): another goes on with it, as for the caller only the run failed. */
+static bool revive(struct host *host, int status)
+{
+    struct shell *shell = host->own;
+    char flags[64] = "";
+    if (!shell->is_bash || shell->lines_in < 0 || pread(shell->state, flags, sizeof flags - 1, 0) < 2 || flags[0] != '#')
+        return false;
+    flags[strcspn(flags, "\n")] = 0;
+    set_again(shell, flags);
+    close(shell->lines_in);
+    if (host->is_running)
+        end_run(host, status);
+    host->is_ready = false;
+    shell->is_revived = true;
+    start_shell(host);
+    return true;
+}
+
+int bash_context(void)
+{
+    static const struct host_language language = {
+        .name = "bash", .run = run, .control = control, .interrupt = ask_report, .finish = finish, .revive = revive};
+    struct shell shell = {.path = host_find("bash"), .lines_in = -1};
+    shell.is_bash = shell.path != NULL;
+    if (shell.path == NULL && (shell.path = host_find("sh")) == NULL)
+        host_failed("no bash in this template, and no sh");
+    struct host host;
+    host_init(&host, &language);
+    host.own = &shell;
+    shell.code = memfd_create("code", MFD_CLOEXEC);
+    shell.state = memfd_create("state", MFD_CLOEXEC);
+    if (shell.code < 0 || shell.state < 0)
+        host_failed("no memfd: %s", strerror(errno));
+    start_shell(&host);
+    return host_serve(&host);
+}
+
+int bash_script(char **arguments)
+{
+    char *path = host_find("bash");
+    if (path == NULL && (path = host_find("sh")) == NULL)
+        return 127;
+    execv(path, host_arguments((const char *const[]){"bash", NULL}, arguments + 1));
+    return 126;
+}
