@@ -124,7 +124,7 @@
         const data = {"text/plain": inspect(value)};
         try {
             const json = isPlain(value) ? JSON.stringify(value) : undefined;
-            if (json !== undefined && json.length <= JSON_MAX)
+            if (json !== undefined && json.length <= JSON_MAX && (json.match(/[,:]/g) || []).length < 50000 && !/"(?:[^"\\]|\\.)*\\u0000(?:[^"\\]|\\.)*":/.test(json))
                 data["application/json"] = JSON.parse(json);
         } catch {
             // cyclic, or holds what JSON cannot

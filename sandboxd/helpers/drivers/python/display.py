@@ -9,8 +9,24 @@ REPR_METHODS = (
     ("_repr_javascript_", "application/javascript"))
 
 
-def to_json(value, depth=0):
-    """What JSON can hold of it: no NaN, no number beyond what readers take, no bytes. ValueError when too deep."""
+JSON_VALUES_MAX = 50000
+
+
+class Room:
+    """How many values may still come."""
+
+    def __init__(self):
+        self.left = JSON_VALUES_MAX
+
+    def take(self, count):
+        self.left -= count
+        if self.left < 0:
+            raise ValueError("more than %d values" % JSON_VALUES_MAX)
+
+
+def to_json(value, depth=0, room=None):
+    """What readers of JSON take: no NaN, no integer beyond 64 bits, no bytes. ValueError when too deep or too many."""
+    room = room or Room()
     if value is None or isinstance(value, (bool, str)):
         return value if not isinstance(value, str) else str(value)
     if isinstance(value, int):
@@ -21,13 +37,15 @@ def to_json(value, depth=0):
     if depth > 200:
         raise ValueError("nested deeper than 200")
     if isinstance(value, dict):
-        return {str(key): to_json(item, depth + 1) for key, item in value.items()}
+        room.take(len(value))
+        return {str(key).replace("\0", "\ufffd"): to_json(item, depth + 1, room) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [to_json(item, depth + 1) for item in value]
+        room.take(len(value))
+        return [to_json(item, depth + 1, room) for item in value]
     if isinstance(value, (bytes, bytearray, memoryview)):
         return base64.b64encode(bytes(value)).decode("ascii")
     if hasattr(value, "tolist"):  # numpy's
-        return to_json(value.tolist(), depth + 1)
+        return to_json(value.tolist(), depth + 1, room)
     return str(value)
 
 
@@ -62,7 +80,7 @@ def clean_bundle(data):
         if size + length > FRAME_MAX - (1 << 20):
             left_out.append("%s (%d bytes, and a frame holds 16 MiB)" % (mime, length))
             continue
-        items[str(mime)] = item
+        items[str(mime).replace("\0", "")] = item
         size += length
     if left_out:
         items["text/plain"] = "%s[left out: %s]" % (items.get("text/plain", ""), "; ".join(left_out))

@@ -61,22 +61,31 @@ def tell(hello, number):
 
 
 def fork_child(order):
-    """True in the child, whose parent is gone: it is init's."""
+    """True in the child, once its parent is gone: init knows its own children by that."""
+    gone, alive = os.pipe()
     try:
-        child = os.fork()
+        between = os.fork()
+        if between == 0:
+            become_child(order, gone, alive)
+            return True
+        os.waitpid(between, 0)
     except OSError as error:
         tell(order.hello, error.errno)
-        return False
-    if child != 0:
-        os.waitpid(child, 0)
-        return False
+    os.close(gone)
+    os.close(alive)
+    return False
+
+
+def become_child(order, gone, alive):
     try:
         if os.fork() != 0:
             os._exit(0)
     except OSError as error:
         tell(order.hello, error.errno)
         os._exit(0)
-    return True
+    os.close(alive)
+    os.read(gone, 1)  # ends when the zygote has seen the one between us end
+    os.close(gone)
 
 
 def close_others():
