@@ -59,6 +59,7 @@ static bool adopt(struct sandboxes *all, struct sandbox *sandbox, struct error *
         return false;
     adopt_area(all, sandbox);
     adopt_template(all, sandbox);
+    ways_adopt(all, sandbox);
     sandbox_enter(all, sandbox, SANDBOX_LIVE);
     return true;
 }

@@ -59,6 +59,9 @@ static void say_sandbox(struct dialogue *dialogue, uint64_t request, const struc
     } else {
         (void)!text_copy(said->workdir, sizeof said->workdir, "/");
     }
+    const struct fl_network *network = sandbox->network ? network_rules(sandbox->network) : NULL;
+    if (network)
+        said->network = *network;
     key_sandbox_root(&said->root, &dialogue->identity->node_key, record->id);
     snprintf(said->socket_path, sizeof said->socket_path, "%" PRIu32 "/init.sock", record->slot);
 }
@@ -309,6 +312,17 @@ static void answer_limits(struct dialogue *dialogue, uint64_t request, const str
         refuse(dialogue, request, change->id, &err);
 }
 
+static void answer_network(struct dialogue *dialogue, uint64_t request, const struct fl_network_change *change)
+{
+    struct error err = {0};
+    struct sandbox *sandbox = find_living(dialogue, change->id, &err);
+    if (sandbox && policy_judge_network(dialogue->settings, &change->network, &err) &&
+        sandboxes_wall(dialogue->sandboxes, sandbox, &change->network, &err))
+        say_sandbox(dialogue, request, sandbox, true, false);
+    else
+        refuse(dialogue, request, change->id, &err);
+}
+
 static void answer_usage(struct dialogue *dialogue, uint64_t request, const struct fl_name *name)
 {
     struct error err = {0};
@@ -403,6 +417,9 @@ bool dialogue_answer(struct dialogue *dialogue, const struct front_launcher_mess
         return true;
     case FL_LIMITS:
         answer_limits(dialogue, message->request, &message->as.limits);
+        return true;
+    case FL_NETWORK:
+        answer_network(dialogue, message->request, &message->as.network);
         return true;
     case FL_USAGE:
         answer_usage(dialogue, message->request, &message->as.name);

@@ -79,7 +79,12 @@ static bool begin(struct sandboxes *all, struct sandbox *sandbox, struct error *
                                   .area_mount = sandbox->area.mount,
                                   .socket_path = socket_path,
                                   .socket_group = house->front_group,
-                                  .init_program = house->init_program};
+                                  .init_program = house->init_program,
+                                  .network = -1};
+    AUTO_FD int network = house->networks ? networks_take(house->networks, err) : -1;
+    plan.network = network;
+    if (house->networks && network < 0)
+        return false;
     if (!house->backend->begin(&plan, &sandbox->handle, err))
         return false;
     sandbox->record.init_pid = sandbox->handle.init_pid;
@@ -171,7 +176,10 @@ static bool become(struct sandboxes *all, struct sandbox *sandbox, struct error 
     sandbox->area_bytes = limits->disk_bytes;
     sandbox->due_boot_ns = clock_boot_ns() + SANDBOXES_BIRTH_S * SECOND;
     sandbox_enter(all, sandbox, SANDBOX_BECOMING);
-    return all->house.backend->become(record->slot, record->uid_base, &sandbox->handle, &life, err);
+    const struct fl_network *network = &sandbox->birth->wish.prepare.network;
+    const struct fl_network *rules = sandbox->network ? network_rules(sandbox->network) : NULL;
+    bool has_way = rules && rules->mode == network->mode; /* told once already, too soon for its init */
+    return (has_way || sandboxes_wall(all, sandbox, network, err)) && all->house.backend->become(record->slot, record->uid_base, &sandbox->handle, &life, err);
 }
 
 static bool enter_pool(struct sandboxes *all, struct sandbox *sandbox, struct error *err)

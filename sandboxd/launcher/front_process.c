@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static const uint64_t MS = 1000000;
-enum { BACKOFF_FIRST_MS = 20, BACKOFF_MAX_MS = 5000, LONG_LIFE_MS = 5000 };
+enum { BACKOFF_FIRST_MS = 20, BACKOFF_MAX_MS = 5000, LONG_LIFE_MS = 5000, SOCKET_BYTES = 1 << 20 };
 
 void front_process_init(struct front_process *front, char *const argv[])
 {
@@ -52,6 +52,8 @@ bool front_process_start(struct front_process *front, uint64_t now_boot_ns, stru
     AUTO_FD int its = pair[1];
     if (!fd_set_nonblocking(ours, err))
         return false;
+    const int bytes = SOCKET_BYTES;
+    (void)setsockopt(ours, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes); /* some dozens of sandboxes at once */
     pid_t launcher = getpid();
     pid_t pid = fork();
     if (pid < 0)

@@ -15,9 +15,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { PROGRAM_MAX_BYTES = 64 * 1024 * 1024, DESCRIPTORS_WANTED = 256 * 1024 };
+enum { PROGRAM_MAX_BYTES = 64 * 1024 * 1024, DESCRIPTORS_WANTED = 256 * 1024, NETWORKS_READY = 32 };
 
-static const char SLOTS_FOLDER[] = "/run/parley/slots";
+#define SHARED_FOLDER "/run/parley"
+static const char SLOTS_FOLDER[] = SHARED_FOLDER "/slots";
 
 static bool make_folder(const char *path, mode_t mode, struct error *err)
 {
@@ -140,6 +141,19 @@ static bool open_stores(struct house *house, const struct settings *settings, st
            catalog_open(&house->catalog, house->templates, users, err);
 }
 
+static bool open_networks(struct house *house, const struct settings *settings, struct error *err)
+{
+    const struct networks_options options = {.state = house->state,
+                                             .net = settings->egress_net,
+                                             .servers = settings->dns_servers,
+                                             .resolv_conf = "/etc/resolv.conf",
+                                             .shared_folder = SHARED_FOLDER,
+                                             .egress_uid = (uint32_t)settings->egress_uid,
+                                             .stock = NETWORKS_READY};
+    house->networks = networks_open(&options, err);
+    return house->networks != NULL;
+}
+
 static bool open_house(struct house *house, const struct settings *settings, struct error *err)
 {
     if (geteuid() != 0)
@@ -150,7 +164,8 @@ static bool open_house(struct house *house, const struct settings *settings, str
     return attachments_check_hosts(settings->volume_hosts, err) && make_folders(house, settings, err) &&
            house_lock(house->folder, &house->lock, err) && read_init_program(house, settings, err) &&
            leave_mount_namespace(err) && isolation_namespaces.start(house->state, err) &&
-           slots_start(&house->slots, SLOTS_FOLDER, house->state, "/etc", err) && open_stores(house, settings, err);
+           slots_start(&house->slots, SLOTS_FOLDER, house->state, "/etc", err) && open_networks(house, settings, err) &&
+           open_stores(house, settings, err);
 }
 
 bool house_open(struct house *house, const struct settings *settings, struct error *err)
@@ -176,6 +191,7 @@ void house_close(struct house *house)
     snapshots_close(&house->snapshots);
     if (house->storage)
         storage_close(house->storage);
+    networks_free(house->networks);
     slots_done(&house->slots);
     isolation_namespaces.stop();
     *house = (struct house){.lock = -1, .init_program = -1, .catalog.notify = -1};
@@ -191,6 +207,7 @@ bool house_start_sandboxes(struct house *house, const struct settings *settings,
                                     .init_program = house->init_program,
                                     .max = (uint32_t)settings->slots_max,
                                     .storage = house->storage,
+                                    .networks = house->networks,
                                     .catalog = &house->catalog,
                                     .snapshots = &house->snapshots,
                                     .volumes = {.hosts = settings->volume_hosts,
@@ -201,5 +218,6 @@ bool house_start_sandboxes(struct house *house, const struct settings *settings,
                                              .most = (uint32_t)settings->warm_max,
                                              .memory_kib = (uint64_t)settings->warm_memory_mb << 10},
                                     .watch = *watch};
-    return sandboxes_start(all, &needs, &house->slots, err);
+    return sandboxes_start(all, &needs, &house->slots, err) &&
+           networks_start_host(house->networks, clock_boot_ns(), err);
 }

@@ -20,6 +20,7 @@ struct house {
     gid_t front_gid;
     struct slots slots;
     struct storage *storage;
+    struct networks *networks;
     struct snapshots snapshots;
     struct catalog catalog;
 };

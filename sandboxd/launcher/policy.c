@@ -1,6 +1,7 @@
 #include "sandboxd/launcher/policy.h"
 
 #include "sandboxd/isolation/isolation.h"
+#include "sandboxd/network/network.h"
 #include "shared/base/text.h"
 
 #include <inttypes.h>
@@ -156,6 +157,17 @@ static bool judge_volume_sizes(const struct settings *settings, const struct fl_
     return true;
 }
 
+bool policy_judge_network(const struct settings *settings, const struct fl_network *network, struct error *err)
+{
+    static const char *const NAMES[] = {"none", "public", "allow"};
+    bool is_within = network->mode == FL_NETWORK_NONE || text_equal(settings->egress_max, "public") ||
+                     (network->mode == FL_NETWORK_ALLOW && text_equal(settings->egress_max, "allow"));
+    if (!is_within)
+        return error_set(err, ERROR_FORBIDDEN, "egress %s is more than this node gives (egress_max %s)",
+                         NAMES[network->mode], settings->egress_max);
+    return network_judge(network, err);
+}
+
 bool policy_judge(const struct policy *policy, const struct fl_prepare *prepare, int64_t now_wall_ms,
                   struct fl_limits *in_force, struct error *err)
 {
@@ -166,7 +178,9 @@ bool policy_judge(const struct policy *policy, const struct fl_prepare *prepare,
         return error_set(err, ERROR_INVALID, "the deadline has passed already");
     struct fl_limits limits = {0};
     if (!policy_judge_deadline(policy->settings, now_wall_ms, prepare->deadline_wall_ms, err) ||
-        !judge_limits(policy, &prepare->limits, &limits, err) || !judge_volume_sizes(policy->settings, prepare, err))
+        !judge_limits(policy, &prepare->limits, &limits, err) ||
+        !judge_volume_sizes(policy->settings, prepare, err) ||
+        !policy_judge_network(policy->settings, &prepare->network, err))
         return false;
     *in_force = limits;
     return true;

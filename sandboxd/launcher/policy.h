@@ -20,6 +20,10 @@ bool policy_judge(const struct policy *policy, const struct fl_prepare *prepare,
 bool policy_judge_limits(const struct policy *policy, const struct fl_limits *now, const struct fl_limits *asked,
                          struct fl_limits *in_force, struct error *err) MUST_USE;
 
+/** Judges where a sandbox is to go: ERROR_FORBIDDEN beyond egress_max, ERROR_INVALID for what nobody may reach. */
+bool policy_judge_network(const struct settings *settings, const struct fl_network *network,
+                          struct error *err) MUST_USE;
+
 /** Judges a new hard deadline of a sandbox made at created_wall_ms. ERROR_INVALID. */
 bool policy_judge_deadline(const struct settings *settings, int64_t created_wall_ms, int64_t deadline_wall_ms,
                            struct error *err) MUST_USE;

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAGIC = 0x50524543 /* PREC */, VERSION = 3, COPIES = 2 };
+enum { MAGIC = 0x50524543 /* PREC */, VERSION = 3, NETWORK_MAGIC = 0x504e4554 /* PNET */, NETWORK_VERSION = 1, COPIES = 2 };
 
 /* No byte of it is padding, for all are summed. */
 _Static_assert(offsetof(struct record, checksum) ==
@@ -20,13 +20,18 @@ _Static_assert(offsetof(struct record, checksum) ==
                    sizeof(struct record) == offsetof(struct record, checksum) + sizeof(uint64_t),
                "struct record has padding");
 
-static uint64_t checksum(const struct record *record)
+static uint64_t sum(const void *record, size_t size)
 {
     uint64_t hash = 14695981039346656037ULL; /* FNV-1a: against accidents, for the folder is root's alone */
-    const uint8_t *bytes = (const uint8_t *)record;
-    for (size_t i = 0; i < offsetof(struct record, checksum); i++)
+    const uint8_t *bytes = record;
+    for (size_t i = 0; i < size; i++)
         hash = (hash ^ bytes[i]) * 1099511628211ULL;
     return hash;
+}
+
+static uint64_t checksum(const struct record *record)
+{
+    return sum(record, offsetof(struct record, checksum));
 }
 
 static char *path_of(const char *folder, uint32_t slot)
@@ -63,13 +68,13 @@ static bool load(const char *path, struct copies *copies, struct error *err)
     return true;
 }
 
-static bool create(const char *path, const struct record *record, struct error *err)
+static bool create(const char *path, const void *record, size_t size, struct error *err)
 {
     AUTO_FREE char *beside = memory_printf("%s.new", path);
     AUTO_FD int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return error_set_errno(err, ERROR_INTERNAL, "create %s", beside);
-    if (!fd_write_all(fd, record, sizeof *record, err) || rename(beside, path) < 0) {
+    if (!fd_write_all(fd, record, size, err) || rename(beside, path) < 0) {
         error_set_errno(err, ERROR_INTERNAL, "write record %s", path);
         unlink(beside);
         return false;
@@ -88,7 +93,7 @@ bool record_write(const char *folder, struct record *record, struct error *err)
     clock_boot_id(record->boot_id);
     record->checksum = checksum(record);
     if (!is_there)
-        return create(path, record, err);
+        return create(path, record, sizeof *record, err);
     off_t at = copies.newest == 0 ? (off_t)sizeof *record : 0;
     AUTO_FD int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     return (fd >= 0 && pwrite(fd, record, sizeof *record, at) == (ssize_t)sizeof *record) ||
@@ -157,9 +162,52 @@ bool record_read(const char *folder, uint32_t slot, struct record *record, struc
     return true;
 }
 
+/* --- where it may go --- */
+
+_Static_assert(sizeof(struct network_record) == offsetof(struct network_record, checksum) + sizeof(uint64_t),
+               "struct network_record has padding");
+
+static char *network_path_of(const char *folder, uint32_t slot)
+{
+    return memory_printf("%s/%" PRIu32 ".network", folder, slot);
+}
+
+bool record_write_network(const char *folder, struct network_record *record, struct error *err)
+{
+    AUTO_FREE char *path = network_path_of(folder, record->slot);
+    record->magic = NETWORK_MAGIC;
+    record->version = NETWORK_VERSION;
+    record->checksum = sum(record, offsetof(struct network_record, checksum));
+    return create(path, record, sizeof *record, err);
+}
+
+bool record_read_network(const char *folder, uint32_t slot, const char *id, struct network_record *record,
+                         struct error *err)
+{
+    size_t size = 0;
+    AUTO_FREE char *path = network_path_of(folder, slot);
+    AUTO_FREE char *bytes = fd_read_file(path, sizeof *record, &size, err);
+    if (!bytes)
+        return false;
+    struct network_record read = {0};
+    memcpy(&read, bytes, size);
+    bool is_whole_one = size == sizeof read && read.magic == NETWORK_MAGIC && read.version == NETWORK_VERSION &&
+                        read.checksum == sum(&read, offsetof(struct network_record, checksum)) && read.slot == slot &&
+                        read.network.mode <= FL_NETWORK_ALLOW && read.network.net_count <= FRONT_LAUNCHER_NETS &&
+                        is_text(read.network.names, sizeof read.network.names) && is_text(read.id, sizeof read.id);
+    if (!is_whole_one)
+        return error_set(err, ERROR_INVALID, "record %s is damaged", path);
+    if (strcmp(read.id, id) != 0)
+        return error_set(err, ERROR_NOT_FOUND, "record %s is another sandbox's", path);
+    *record = read;
+    return true;
+}
+
 void record_remove(const char *folder, uint32_t slot)
 {
     AUTO_FREE char *path = path_of(folder, slot);
+    AUTO_FREE char *network = network_path_of(folder, slot);
+    unlink(network);
     unlink(path);
 }
 

@@ -51,6 +51,23 @@ bool record_write(const char *folder, struct record *record, struct error *err) 
  *  boot; then *record is untouched. */
 bool record_read(const char *folder, uint32_t slot, struct record *record, struct error *err) MUST_USE;
 
+/** Where a sandbox may go, in a file of its own beside the record: most have none. */
+struct network_record {
+    uint32_t magic, version;          /* set by record_write_network */
+    uint32_t slot;
+    uint32_t is_pending;              /* 1: being put in force; what is in force is not known */
+    char id[FRONT_LAUNCHER_ID_BYTES]; /* of the sandbox */
+    struct fl_network network;
+    uint64_t checksum;                /* of all before it */
+};
+
+/** Makes folder/<slot>.network, or replaces it as a whole. */
+bool record_write_network(const char *folder, struct network_record *record, struct error *err) MUST_USE;
+
+/** Reads that of this slot and sandbox. ERROR_NOT_FOUND: it has none; ERROR_INVALID. */
+bool record_read_network(const char *folder, uint32_t slot, const char *id, struct network_record *record,
+                         struct error *err) MUST_USE;
+
 void record_remove(const char *folder, uint32_t slot);
 
 /** How many records of this boot are of that state; for `parley doctor`. */

@@ -78,6 +78,7 @@ void sandbox_drop(struct sandboxes *all, struct sandbox *sandbox)
     if (sandbox->birth)
         birth_unmake(all, sandbox->birth);
     birth_free(sandbox->birth);
+    network_let_go(sandbox->network);
     catalog_release(all->house.catalog, sandbox->template);
     storage_area_close(&sandbox->area);
     isolation_close(&sandbox->handle);
@@ -206,6 +207,7 @@ static void disappoint(struct sandboxes *all, struct sandbox *sandbox)
 static void begin_end(struct sandboxes *all, struct sandbox *sandbox)
 {
     disappoint(all, sandbox);
+    ways_end(all, sandbox);
     if (sandbox->job)
         storage_job_cancel(TAKE(sandbox->job));
     bool has_slot = sandbox->state != SANDBOX_QUEUED;

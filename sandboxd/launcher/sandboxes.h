@@ -14,6 +14,7 @@
 #include "sandboxd/launcher/slots.h"
 #include "sandboxd/launcher/snapshots.h"
 #include "sandboxd/launcher/warm.h"
+#include "sandboxd/network/network.h"
 #include "sandboxd/storage/storage.h"
 
 #define SANDBOXES_ENDED_KEPT   512 /* ends that are told again to a new front; older ones are forgotten */
@@ -65,6 +66,8 @@ struct sandbox {
     struct birth *birth;     /* until it lives */
     struct storage_job *job; /* FILLING */
     struct taking *taking;   /* LIVE */
+    struct network *network; /* of one that has, or had, a way out; NULL */
+    uint64_t egress_process; /* the parley-egress that has its sockets; 0 none */
     struct sandbox *next;    /* QUEUED */
     uint64_t due_boot_ns;    /* not LIVE: when it fails, or is tried again; 0 never */
     unsigned tries;
@@ -99,6 +102,13 @@ struct sandboxes_listener {
     void *context;
 };
 
+/** Who serves the ways out (egress.h): told of each new one and change, and of each end. All NULL: nobody. */
+struct sandboxes_egress {
+    void (*changed)(void *context, struct sandbox *sandbox);
+    void (*gone)(void *context, struct sandbox *sandbox);
+    void *context;
+};
+
 /** What it works with; texts, descriptors and the rest are borrowed. */
 struct sandboxes_house {
     const struct isolation_backend *backend;
@@ -107,6 +117,7 @@ struct sandboxes_house {
     int init_program;
     uint32_t max;
     struct storage *storage;
+    struct networks *networks; /* NULL: there are none, and births have no network namespace (tests) */
     struct catalog *catalog;
     struct snapshots *snapshots;
     struct attachments_rules volumes;
@@ -118,6 +129,7 @@ struct sandboxes_house {
 struct sandboxes {
     struct sandboxes_house house;
     struct sandboxes_listener listener;
+    struct sandboxes_egress egress;
     struct slots *slots;
     struct sandbox *by_slot[SLOTS_COUNT];
     struct sandbox *queue; /* first come first */
@@ -160,6 +172,11 @@ bool sandboxes_raise_epoch(struct sandboxes *all, struct sandbox *sandbox, uint3
  *  will not have them: less memory or disk than is in use. */
 bool sandboxes_limit(struct sandboxes *all, struct sandbox *sandbox, const struct fl_limits *limits,
                      struct error *err) MUST_USE;
+
+/** Where a living one, or one that becomes, may go from now on; judged before. On failure it may go where it could
+ *  before, or nowhere: network_rules of its network says which. */
+bool sandboxes_wall(struct sandboxes *all, struct sandbox *sandbox, const struct fl_network *network,
+                           struct error *err) MUST_USE;
 
 /** Bytes in use on its disk. */
 bool sandboxes_usage(struct sandboxes *all, const struct sandbox *sandbox, uint64_t *disk_bytes,

@@ -1,5 +1,5 @@
 /** sandboxes_internal.h - what the files of the sandboxes share: sandboxes.c (table, ends), births.c, adoption.c,
- * keeping.c (limits, snapshots), warm.c. */
+ * keeping.c (limits, snapshots), ways.c (the network), warm.c. */
 #pragma once
 
 #include "sandboxd/launcher/sandboxes.h"
@@ -38,6 +38,11 @@ void birth_event(struct sandboxes *all, struct sandbox *sandbox);
 void birth_filled(struct sandboxes *all, struct sandbox *sandbox);
 /** Its init is gone before it lived. */
 void birth_init_ended(struct sandboxes *all, struct sandbox *sandbox);
+
+/** Its way out ends, before it does. */
+void ways_end(struct sandboxes *all, struct sandbox *sandbox);
+/** Takes up that of one which lives on from a former launcher. */
+void ways_adopt(struct sandboxes *all, struct sandbox *sandbox);
 
 /** The job or the errand of a snapshot is over. */
 void taking_event(struct sandboxes *all, struct sandbox *sandbox);

@@ -34,6 +34,10 @@ static const struct config_row ROWS[] = {
     {"open_files_max", CONFIG_NUMBER, FIELD(open_files_max), "65536", 16, 1048576, "of a command; the default too"},
     {"commands_max", CONFIG_NUMBER, FIELD(commands_max), "1000", 1, 1000, "of a sandbox at once; the default too"},
     {"output_mb", CONFIG_NUMBER, FIELD(output_mb), "16", 1, 1024, "MiB of output kept for a sandbox, the default"},
+    {"egress_max", CONFIG_TEXT, FIELD(egress_max), "public", 0, 0, "where sandboxes may go at most: none, allow, public"},
+    {"egress_net", CONFIG_TEXT, FIELD(egress_net), "100.126.0.0/20", 0, 0, "addresses of sandboxes that may go out"},
+    {"egress_uid", CONFIG_NUMBER, FIELD(egress_uid), "58703", 1, 0x7fffffff, "uid and gid of parley-egress"},
+    {"dns_servers", CONFIG_TEXT, FIELD(dns_servers), NULL, 0, 0, "IP[:PORT],...: for names; those of /etc/resolv.conf"},
     {"front_user", CONFIG_TEXT, FIELD(front_user), "parley-sandboxd", 0, 0, "host user that faces the clients"},
     {"front_uid", CONFIG_NUMBER, FIELD(front_uid), "58702", 1, 0x7fffffff, "its uid and gid where it does not exist"},
     {"init", CONFIG_TEXT, FIELD(init), NULL, 0, 0, "the parley-init program; beside parley-sandboxd"},
@@ -67,6 +71,13 @@ static bool check_words(const struct settings *settings, struct error *err)
     return error_set(err, ERROR_INVALID, "root_user: \"%.32s\" is neither never nor allowed", settings->root_user);
 }
 
+static bool check_egress(const char *most, struct error *err)
+{
+    if (text_equal(most, "none") || text_equal(most, "allow") || text_equal(most, "public"))
+        return true;
+    return error_set(err, ERROR_INVALID, "egress_max: \"%.32s\" is none of none, allow, public", most);
+}
+
 static bool check_sync(const char *sync, struct error *err)
 {
     if (text_equal(sync, "batch") || text_equal(sync, "always"))
@@ -80,7 +91,7 @@ bool settings_load(struct settings *settings, int argc, char *const argv[], stru
     if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err) ||
         !config_check_listener(loaded.listen_host, loaded.insecure_http, err) ||
         !config_set_log_level(loaded.log_level, err) || !check_sync(loaded.audit_sync, err) ||
-        !check_words(&loaded, err))
+        !check_words(&loaded, err) || !check_egress(loaded.egress_max, err))
         return false;
     *settings = loaded;
     loaded = (struct settings){0};

@@ -34,6 +34,10 @@ struct settings {
     int64_t open_files_max; /* of one command; the default too */
     int64_t commands_max;   /* of one sandbox at once; the default too */
     int64_t output_mb;      /* MiB of output kept for one sandbox that asks for nothing else */
+    char *egress_max;      /* the most a sandbox may be given: none, allow or public */
+    char *egress_net;      /* "100.126.0.0/20": where sandboxes that may go out have their addresses */
+    int64_t egress_uid;    /* host uid and gid of parley-egress */
+    char *dns_servers;     /* "IP[:PORT],...": whom names are asked at; NULL: those of /etc/resolv.conf */
     char *front_user;       /* host user the front becomes */
     int64_t front_uid;      /* its uid and gid when no such user exists */
     char *init;             /* path of parley-init; NULL: beside this program */

@@ -1,6 +1,7 @@
 #include "sandboxd/isolation/namespaces/recipe.h"
 
 #include "sandboxd/isolation/namespaces/mounts.h"
+#include "sandboxd/isolation/namespaces/network.h"
 #include "sandboxd/isolation/namespaces/recipe_child.h"
 #include "sandboxd/isolation/namespaces/user_namespace.h"
 #include "sandboxd/launcher_init/launcher_init.h"
@@ -96,13 +97,19 @@ static bool clone_child(struct birth *birth, const struct cgroup_slot *slot, con
                                    .exit_signal = SIGCHLD,
                                    .cgroup = (unsigned)slot->top};
     struct user_namespace_owner before;
-    if (!user_namespace_begin_owner(child->plan->uid_base, &before, err))
+    int home = -1;
+    if (!network_visit(child->plan->network, &home, err))
         return false;
+    if (!user_namespace_begin_owner(child->plan->uid_base, &before, err)) {
+        network_return(home);
+        return false;
+    }
     long pid = syscall(SYS_clone3, &arguments, sizeof arguments);
     if (pid == 0)
         recipe_child_run(child);
     int failed = pid < 0 ? errno : 0;
     user_namespace_end_owner(&before);
+    network_return(home);
     errno = failed;
     if (failed)
         return error_set_errno(err, ERROR_INTERNAL, "clone3 with a user namespace");

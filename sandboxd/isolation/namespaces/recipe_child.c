@@ -3,7 +3,6 @@
 #include "sandboxd/isolation/namespaces/capabilities.h"
 #include "sandboxd/isolation/namespaces/devices.h"
 #include "sandboxd/isolation/namespaces/mounts.h"
-#include "sandboxd/isolation/namespaces/network.h"
 #include "sandboxd/isolation/namespaces/proc.h"
 #include "sandboxd/isolation/namespaces/user_namespace.h"
 #include "sandboxd/launcher_init/launcher_init.h"
@@ -64,12 +63,12 @@ static bool take_descriptors(const struct recipe_child *child, struct error *err
  * that counts. */
 static bool prepare(struct error *err)
 {
-    const int namespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+    const int namespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWIPC | CLONE_NEWUTS;
     if (fchdir(FD_STAGE) < 0 || syscall(SYS_unshare, namespaces) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "unshare namespaces");
     if (write(FD_LEAF, "0", 1) != 1)
         return error_set_errno(err, ERROR_INTERNAL, "move to cgroup init");
-    return mounts_detach_propagation(err) && network_loopback_up(err);
+    return mounts_detach_propagation(err);
 }
 
 /* At least `least` descriptors; how many, or 0. */

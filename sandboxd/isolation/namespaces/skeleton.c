@@ -63,7 +63,7 @@ static const struct file_row {
     {"etc/group", "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n"},
     {"etc/hosts", "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n"},
     {"etc/hostname", "sandbox\n"},
-    {"etc/resolv.conf", ""},
+    {"etc/resolv.conf", "nameserver 127.0.0.53\n"},
     {"etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n"
                           "protocols: files\nservices: files\n"},
     {"etc/shells", "/bin/sh\n/bin/bash\n"},

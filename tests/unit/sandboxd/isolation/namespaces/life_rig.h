@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sandboxd/isolation/isolation.h"
+#include "sandboxd/network/namespace.h"
 #include "shared/base/memory.h"
 #include "tests/unit/sandboxd/init/init_rig.h"
 
@@ -45,6 +46,16 @@ static UNUSED int life_make_tmpfs(const char *size)
     return area;
 }
 
+/** A network namespace, until the test ends. */
+static UNUSED int life_network(void)
+{
+    struct error err = {0};
+    AUTO_FD int home = namespace_open(&err);
+    int made = namespace_make(home, &err);
+    CHECK(made >= 0);
+    return made;
+}
+
 /** A plan over the host's /usr without an area, and a life without anything special. */
 static UNUSED struct isolation_plan life_plan(void)
 {
@@ -54,7 +65,8 @@ static UNUSED struct isolation_plan life_plan(void)
                                    .lower_usr = "/usr",
                                    .area_mount = -1,
                                    .socket_path = life_house.socket,
-                                   .init_program = life_house.program};
+                                   .init_program = life_house.program,
+                                   .network = life_network()};
 }
 
 static UNUSED struct isolation_life life_standard(void)

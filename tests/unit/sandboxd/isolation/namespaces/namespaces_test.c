@@ -2,6 +2,7 @@
  * that are ended,
  * adoption after the maker was killed, removal, orphans. The init is this program itself (stand_in_init.h). */
 #include "sandboxd/isolation/isolation.h"
+#include "sandboxd/network/namespace.h"
 
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
@@ -42,6 +43,16 @@ static int area_make(uint32_t slot, uint64_t bytes)
     return area;
 }
 
+/* Until the test ends. */
+static int network_make(void)
+{
+    struct error err = {0};
+    AUTO_FD int home = namespace_open(&err);
+    int made = namespace_make(home, &err);
+    CHECK(made >= 0);
+    return made;
+}
+
 static struct isolation_plan plan_of(uint32_t slot)
 {
     return (struct isolation_plan){.slot = slot,
@@ -50,7 +61,8 @@ static struct isolation_plan plan_of(uint32_t slot)
                                    .lower_usr = "/usr",
                                    .area_mount = -1,
                                    .socket_path = slot == SLOT_A ? socket_a : socket_b,
-                                   .init_program = program};
+                                   .init_program = program,
+                                   .network = network_make()};
 }
 
 static struct isolation_life life_of(uint32_t slot)

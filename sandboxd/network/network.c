@@ -1,0 +1,156 @@
+/* network.c - the networks of a node: stock, the host's side. One sandbox's: sandbox_network.c. */
+#include "sandboxd/network/network_internal.h"
+
+#include "sandboxd/network/servers.h"
+#include "shared/base/fd.h"
+#include "shared/base/log.h"
+#include "shared/base/memory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const uint64_t SECOND = 1000000000;
+
+/* FNV-1a, folded: two deployments of a machine do not meet. */
+static uint32_t hash_of(const char *state)
+{
+    uint64_t hash = 14695981039346656037ULL;
+    for (const char *c = state; *c; c++)
+        hash = (hash ^ (uint8_t)*c) * 1099511628211ULL;
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+static bool read_options(struct networks *networks, const struct networks_options *options, struct error *err)
+{
+    struct rules_host *host = &networks->host;
+    uint32_t hash = hash_of(options->state);
+    (void)!text_format(host->table, sizeof host->table, "parley_%08" PRIx32, hash);
+    host->group = 0x40000000 | hash >> 2; /* never 0, which is everybody's; a positive number for all tools */
+    host->egress_uid = options->egress_uid;
+    networks->stock_wanted = options->stock < NETWORK_STOCK_MAX ? options->stock : NETWORK_STOCK_MAX;
+    networks->forwarding_file = memory_printf("%s/forwarding", options->shared_folder);
+    if (!servers_parse_net(options->net, &networks->net, err))
+        return false;
+    if (options->servers)
+        return servers_parse(options->servers, host->servers, &host->server_count, err);
+    host->server_count = servers_of_host(options->resolv_conf, host->servers);
+    return true;
+}
+
+struct networks *networks_open(const struct networks_options *options, struct error *err)
+{
+    AUTO(networks) *networks = memory_new(sizeof *networks);
+    networks->home = -1;
+    if (!read_options(networks, options, err))
+        return NULL;
+    networks->home = namespace_open(err);
+    networks->netlink = networks->home < 0 ? NULL : netlink_new(err);
+    networks->nft = networks->netlink ? nft_new(err) : NULL;
+    return networks->nft ? TAKE(networks) : NULL;
+}
+
+void networks_free(struct networks *networks)
+{
+    if (!networks)
+        return;
+    for (size_t i = 0; i < networks->stock_count; i++)
+        close(networks->stock[i]);
+    if (networks->home >= 0)
+        close(networks->home);
+    netlink_free(networks->netlink);
+    nft_free(networks->nft);
+    free(networks->forwarding_file);
+    free(networks);
+}
+
+/* --- the stock --- */
+
+int networks_take(struct networks *networks, struct error *err)
+{
+    if (networks->stock_count > 0)
+        return networks->stock[--networks->stock_count];
+    return namespace_make(networks->home, err);
+}
+
+bool networks_is_short(const struct networks *networks, uint64_t now_boot_ns)
+{
+    return networks->stock_count < networks->stock_wanted && now_boot_ns >= networks->refill_boot_ns;
+}
+
+void networks_refill(struct networks *networks, uint64_t now_boot_ns)
+{
+    struct error why = {0};
+    if (!networks_is_short(networks, now_boot_ns))
+        return;
+    int made = namespace_make(networks->home, &why);
+    if (made >= 0) {
+        networks->stock[networks->stock_count++] = made;
+        return;
+    }
+    log_warn("network", "no network namespace can be made in advance: %s", why.message);
+    networks->refill_boot_ns = now_boot_ns + SECOND;
+}
+
+/* --- the host --- */
+
+bool network_host_run(struct networks *networks, struct text *commands, struct error *err)
+{
+    return nft_run(networks->nft, commands, err) || (err && error_prefix(err, "the host's rules"));
+}
+
+/* What a former launcher made is made anew with its members, as one: what is on its way does not notice. */
+static void put_host(struct text *commands, const struct networks *networks)
+{
+    rules_host(commands, &networks->host);
+    for (const struct network *member = networks->members; member; member = member->next)
+        rules_member(commands, &networks->host, member->address, true);
+}
+
+/* Forwarding at most once a second: what the host's routes are does not change with each sandbox. First the rules, then
+ * what they are about. */
+bool network_host_ready(struct networks *networks, uint64_t now_boot_ns, struct error *err)
+{
+    struct forwarding forwarding = {0};
+    struct text commands = {0};
+    bool is_recent = networks->forwarding_boot_ns && now_boot_ns - networks->forwarding_boot_ns < SECOND;
+    if (networks->is_host_ready && is_recent)
+        return true;
+    if (!forwarding_plan(networks->forwarding_file, networks->netlink, &forwarding, err))
+        return false;
+    if (!networks->is_host_ready)
+        put_host(&commands, networks);
+    for (size_t i = 0; i < forwarding.count; i++)
+        rules_opened(&commands, &networks->host, forwarding.opened[i]);
+    if (commands.length > 0 && !network_host_run(networks, &commands, err))
+        return false;
+    networks->is_host_ready = true;
+    networks->forwarding_boot_ns = now_boot_ns;
+    return forwarding_open(&forwarding, err);
+}
+
+bool networks_start_host(struct networks *networks, uint64_t now_boot_ns, struct error *err)
+{
+    return !networks->members || network_host_ready(networks, now_boot_ns, err);
+}
+
+bool networks_clear_host(struct networks *networks, struct error *err)
+{
+    struct text commands = {0};
+    bool is_there = false;
+    if (!netlink_has_group(networks->netlink, networks->host.group, &is_there, err))
+        return false;
+    if (is_there)
+        return error_set(err, ERROR_STARTING, "a sandbox's link is there still");
+    rules_remove_host(&commands, &networks->host);
+    networks->is_host_ready = false;
+    bool is_closed = forwarding_close(networks->forwarding_file, err);
+    return network_host_run(networks, &commands, is_closed ? err : NULL) && is_closed;
+}
+
+size_t networks_servers(const struct networks *networks, struct rules_server servers[static RULES_SERVERS])
+{
+    memcpy(servers, networks->host.servers, sizeof networks->host.servers);
+    return networks->host.server_count;
+}
