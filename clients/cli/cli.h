@@ -130,6 +130,7 @@ int attach_main(int argc, char *argv[]);
 int watch_main(int argc, char *argv[]);
 int ls_main(int argc, char *argv[]);
 int ps_main(int argc, char *argv[]);
+int kernels_main(int argc, char *argv[]);
 int cp_main(int argc, char *argv[]);
 int sync_main(int argc, char *argv[]);
 int cat_main(int argc, char *argv[]);

@@ -183,7 +183,7 @@ static const struct value {
     const char *words;
 } VALUES[] = {{"--sandbox", &SANDBOXES, NULL}, {"--template", &TEMPLATES, NULL},
               {"--volume", &VOLUMES, NULL},    {"--on-idle", NULL, "pause stop"},
-              {"--user", NULL, "root"},        {"--lang", NULL, "python bash node"}};
+              {"--user", NULL, "root"},        {"--lang", NULL, "python bash node javascript typescript"}};
 
 static const struct value *find_value(const char *option, size_t length)
 {
@@ -223,6 +223,7 @@ static const struct operands {
                 {"snapshot", NULL, &SANDBOXES, NULL},   {"restore", NULL, &SNAPSHOTS, NULL},
                 {"snapshots", "rm", &SNAPSHOTS, NULL},  {"snapshots", NULL, NULL, "ls rm"},
                 {"volumes", "rm", &VOLUMES, NULL},      {"volumes", NULL, NULL, "ls rm"},
+                {"kernels", NULL, NULL, "interrupt list new restart rm specs"},
                 {"templates", NULL, NULL, "ls"},        {"template", "rm", &TEMPLATES, NULL},
                 {"template", "show", &TEMPLATES, NULL}, {"template", NULL, NULL, "build import ls rm show"}};
 

@@ -28,6 +28,7 @@ static const struct cli_command COMMANDS[] = {
     {"edit", edit_main, "replace text in a file of a sandbox, or edit it in your editor"},
     {"ls", ls_main, "list sandboxes"},
     {"ps", ps_main, "list the processes of a sandbox"},
+    {"kernels", kernels_main, "interpreters of a sandbox that keep their variables: list, new, restart, interrupt, rm"},
     {"top", top_main, "what sandboxes use, as it changes"},
     {"limits", limits_main, "show what a sandbox may use, or change it while it runs"},
     {"net", net_main, "show what a sandbox reaches on the network, or change it while it runs"},

@@ -1,6 +1,7 @@
 /** run.c - `parley run`: code, a file or a command in the thread's sandbox. */
 #include "clients/cli/cli.h"
 #include "clients/cli/console.h"
+#include "clients/cli/run_context.h"
 #include "clients/cli/wish_options.h"
 
 #include "clients/c/grant.h"
@@ -16,17 +17,24 @@
 #include <string.h>
 
 static const size_t CODE_MAX_BYTES = 131071; /* one argument of execve(2), MAX_ARG_STRLEN less its NUL */
+static const size_t CONTEXT_CODE_MAX_BYTES = 2 * 1024 * 1024; /* as sandboxd takes */
 static const size_t CAPTURE_MAX_BYTES =
     64 * 1024 * 1024; /* of one stream under --json; the rest is left out and told */
 
 static const char HELP[] =
-    "usage: parley run [options] (FILE [ARG...] | -c CODE [ARG...] | -- CMD [ARG...])\n\n"
+    "usage: parley run [options] (FILE [ARG...] | -c CODE [ARG...] | -- CMD [ARG...])\n"
+    "       parley run --context NAME [--lang LANG] [options] (CODE | - | --file FILE)\n\n"
     "Runs in the sandbox of a thread and passes stdin, output, signals and the exit status on; a connection that\n"
     "breaks is made again without a byte lost. The second Ctrl-C kills the command, the third leaves at once.\n"
     "Its token is refreshed for as long as the command runs.\n"
-    "FILE and CODE run in python, bash or node; CMD runs as it is.\n\n"
+    "FILE and CODE run in python, bash or node; CMD runs as it is.\n"
+    "In a context (`parley kernels`) variables stay for the next time; -: code from stdin; Ctrl-C interrupts it.\n\n"
     "  -c CODE            code to run\n"
-    "  --lang LANG        python, bash or node (default: by FILE's ending, else python)\n"
+    "  --lang LANG        python, bash or node (default: by FILE's ending, else python); contexts: also typescript\n"
+    "                     and jupyter:SPEC, which without --context get one that ends with the run\n"
+    "  --context NAME     in the context of that name, which is made when there is none\n"
+    "  --file FILE        the code of a context is in FILE\n"
+    "  --save DIR         keep the images and the like that a context shows there\n"
     "  --sandbox NAME     auto (default), or a sandbox's name or id as a hint\n"
     "  --thread T         the conversation (default: the current folder's own)\n"
     "  --scopes 'A B'     ask for these scopes only (needs at least process)\n"
@@ -41,8 +49,10 @@ static const char HELP[] =
     "  -v, --verbose      tell which sandbox is used\n" WISH_HELP CLI_COMMON_HELP
     "\nExit status: the command's own, 128 + n when signal n ended it, 124 timed out, 125 "
     "parley failed, 2 wrong use.\n"
+    "Of a context: 0, 1 when the code failed or the context was lost, 130, 124, 125, 2.\n"
     "\nExamples:\n"
     "  parley run -c 'print(6 * 7)'\n"
+    "  parley run --context a -c 'x = 6'; parley run --context a 'x * 7'\n"
     "  parley run --thread big --memory 4g --cpu 4 --volume models:/models:ro -- ./train\n"
     "  parley run --thread py312 --template python-3.12 --on-idle pause script.py\n";
 
@@ -50,7 +60,7 @@ enum language { LANGUAGE_NONE, LANGUAGE_PYTHON, LANGUAGE_BASH, LANGUAGE_NODE };
 
 struct run_options {
     struct cli_common common;
-    const char *code, *language, *sandbox, *thread, *scopes, *cwd, *user;
+    const char *code, *language, *sandbox, *thread, *scopes, *cwd, *user, *context, *file, *save;
     struct cli_variables variables;
     struct wish_options wish;
     double timeout_s;
@@ -75,6 +85,15 @@ static int take_option(struct run_options *options, int option)
         return 0;
     case 'l':
         options->language = optarg;
+        return 0;
+    case 'K':
+        options->context = optarg;
+        return 0;
+    case 'f':
+        options->file = optarg;
+        return 0;
+    case 'V':
+        options->save = optarg;
         return 0;
     case 's':
         options->sandbox = optarg;
@@ -114,6 +133,23 @@ static int take_option(struct run_options *options, int option)
     }
 }
 
+static bool is_of_context(const struct run_options *options)
+{
+    return options->context || options->save || run_context_only(options->language);
+}
+
+static int check_context(const struct run_options *options)
+{
+    int given = (options->code != NULL) + (options->file != NULL) + (options->rest_count > 0);
+    if (given != 1 || options->rest_count > 1)
+        return cli_usage("run", "a context is given CODE, -c CODE, --file FILE, or - for stdin");
+    if (options->detach || options->user || options->is_command)
+        return cli_usage("run", "a context takes code, and no --detach or --user");
+    if (options->context && !text_is_made_of(options->context, 48, "._-"))
+        return cli_usage("run", "--context wants a name of 1 to 48 letters, digits, dots, _ or -");
+    return 0;
+}
+
 static int read_options(struct run_options *options, int argc, char *argv[])
 {
     static const struct option LONG[] = {{"lang", required_argument, NULL, 'l'},
@@ -128,6 +164,9 @@ static int read_options(struct run_options *options, int argc, char *argv[])
                                          {"detach", no_argument, NULL, 'd'},
                                          {"ttl", required_argument, NULL, 'L'},
                                          {"user", required_argument, NULL, 'u'},
+                                         {"context", required_argument, NULL, 'K'},
+                                         {"file", required_argument, NULL, 'f'},
+                                         {"save", required_argument, NULL, 'V'},
                                          WISH_OPTIONS,
                                          CLI_COMMON_OPTIONS};
     int option, wrong = 0;
@@ -138,6 +177,10 @@ static int read_options(struct run_options *options, int argc, char *argv[])
     options->rest = argv + optind;
     options->rest_count = argc - optind;
     options->is_command = optind > 0 && strcmp(argv[optind - 1], "--") == 0 && !options->code;
+    if (!wrong && is_of_context(options))
+        return check_context(options);
+    if (!wrong && options->file)
+        return cli_usage("run", "--file is the code of a context: it needs --context");
     if (!wrong && !options->code && options->rest_count == 0)
         return cli_usage("run", "nothing to run: give FILE, -c CODE or -- CMD");
     return wrong;
@@ -334,11 +377,88 @@ static int run_arguments(const struct run_options *options, const char *const *a
     return run_to_its_end(&place, &request, &grant, &wanted, options);
 }
 
+/* ---- in a context ---- */
+
+/* All that comes from stdin. The caller frees. */
+static char *read_stdin(size_t *size, struct error *err)
+{
+    AUTO_TEXT text = {0};
+    char block[4096];
+    ssize_t got;
+    while ((got = read(STDIN_FILENO, block, sizeof block)) > 0 && text.length <= CONTEXT_CODE_MAX_BYTES)
+        text_append(&text, block, (size_t)got);
+    if (got < 0)
+        error_set_errno(err, ERROR_INTERNAL, "read stdin");
+    else if (text.length > CONTEXT_CODE_MAX_BYTES)
+        error_set(err, ERROR_TOO_LARGE, "code: at most %zu bytes", CONTEXT_CODE_MAX_BYTES);
+    *size = text.length;
+    return err->kind == ERROR_NONE ? memory_copy(text.data ? text.data : "", text.length) : NULL;
+}
+
+/* The code, to be freed; NULL and err. */
+static char *load_code(const struct run_options *options, size_t *size, struct error *err)
+{
+    const char *word = options->rest_count > 0 ? options->rest[0] : NULL;
+    if (options->file)
+        return fd_read_file(options->file, CONTEXT_CODE_MAX_BYTES, size, err);
+    if (word && strcmp(word, "-") == 0)
+        return read_stdin(size, err);
+    char *code = memory_string(options->code ? options->code : word);
+    *size = strlen(code);
+    return code;
+}
+
+/* A file's ending says what it is in, as it does elsewhere. */
+static const char *context_language(const struct run_options *options)
+{
+    static const char *const NAMES[] = {[LANGUAGE_NONE] = NULL,
+                                        [LANGUAGE_PYTHON] = "python",
+                                        [LANGUAGE_BASH] = "bash",
+                                        [LANGUAGE_NODE] = "javascript"};
+    if (options->language || !options->file)
+        return options->language;
+    return NAMES[language_of(options, options->file)];
+}
+
+static int run_in_context(const struct run_options *options)
+{
+    struct error err = {0};
+    size_t size = 0;
+    AUTO_FREE char *code = load_code(options, &size, &err);
+    if (!code)
+        return cli_fail(&err, NULL, CLI_USAGE);
+    AUTO_PLACE place = {0};
+    if (!cli_place(&place, &options->common))
+        return CLI_NO_SANDBOX;
+    AUTO_FREE char *thread = cli_thread(options->thread);
+    const struct grant_request request = {.thread = thread,
+                                          .sandbox = options->sandbox,
+                                          .scopes = options->scopes,
+                                          .ttl_s = options->ttl_s,
+                                          .more = options->wish.members};
+    AUTO_GRANT grant = {0};
+    if (!grant_get(&grant, &place, &request, &err))
+        return wish_fail(&options->wish, &err, CLI_NO_SANDBOX);
+    const struct run_context wanted = {.language = context_language(options),
+                                       .name = options->context,
+                                       .cwd = options->cwd,
+                                       .variables = options->variables.list,
+                                       .code = code,
+                                       .size = size,
+                                       .timeout_s = options->timeout_s,
+                                       .save = options->save,
+                                       .json = options->common.json,
+                                       .verbose = options->verbose};
+    return run_context(&wanted, &place, &request, &grant);
+}
+
 int run_main(int argc, char *argv[])
 {
     struct run_options options = {0};
     int wrong = read_options(&options, argc, argv);
-    if (!wrong) {
+    if (!wrong && is_of_context(&options)) {
+        wrong = run_in_context(&options);
+    } else if (!wrong) {
         AUTO_FREE char *loaded = NULL;
         AUTO_FREE const char **arguments = memory_array((size_t)options.rest_count + 8, sizeof *arguments);
         wrong = build_arguments(&options, arguments, &loaded);

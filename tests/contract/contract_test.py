@@ -167,7 +167,7 @@ class EveryOperation(unittest.TestCase):
     def meet(self, operation, query="", grant=None, body=None, **more):
         """The operation on what is not there, in the sandbox of the grant."""
         grant = grant or self.grant
-        path = operation.path.replace("{process_id}", "none").replace("{path}", "workspace/none")
+        path = operation.path.replace("{process_id}", "none").replace("{kernel_id}", "none").replace("{path}", "workspace/none")
         url = self.deployment.node_url + path.replace("{sandbox_id}", grant["sandbox"]["id"]) + query
         return self.deployment.request(operation.method, url, body, **dict({"token": grant["token"]}, **more))
 
@@ -191,7 +191,7 @@ class EveryOperation(unittest.TestCase):
                     413: dict(body=None, headers={"Content-Length": str(1 << 40)})}
             if operation.item["security"][0]["capability"]:
                 ways[403] = dict(token=narrowed)
-            if "{process_id}" in operation.path or operation.name in ("readFile", "deleteFile", "packFolder", "watchFolder"):
+            if "{process_id}" in operation.path or "{kernel_id}" in operation.path or operation.name in ("readFile", "deleteFile", "packFolder", "watchFolder"):
                 ways[404] = dict(body=body)
             for status, way in ways.items():
                 with self.subTest(operation=operation.name, status=status):
