@@ -19,7 +19,8 @@ const char *driver_bridge_spec(const char *language) MUST_USE;
  *  shows when it starts. */
 bool driver_bridge_context(const char *language, struct driver_start *start, struct error *err) MUST_USE;
 
-/** How the kernelspecs of a template are asked for: a command that writes them as JSON to stdout (helpers/DESIGN.md). */
+/** How the kernelspecs of a template are asked for: a command that writes them as JSON to stdout
+ *  ({"kernelspecs":[{"name","display_name","language","resource_dir"}..]}). */
 void driver_bridge_list(struct driver_start *start);
 
 /** The program's sealed memfd, read-only, borrowed. -1: NOT_FOUND says where it was looked for. Any thread. */

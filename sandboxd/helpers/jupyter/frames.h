@@ -1,4 +1,4 @@
-/** frames.h - what the bridge tells the front: lines of JSON on a descriptor (helpers/DESIGN.md has the frames). Each
+/** frames.h - what the bridge tells the front: lines of JSON on a descriptor (helpers/drivers/DESIGN.md has them). Each
  * call writes one frame or more, waiting until the front has taken them; a front that is gone is seen in `broken`. */
 #pragma once
 
