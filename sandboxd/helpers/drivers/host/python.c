@@ -4,6 +4,7 @@
 #include "sandboxd/helpers/drivers/host/host.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -20,8 +21,9 @@ static void become_python(const char *kind)
     if (path == NULL)
         return;
     int program = host_memfd("python.py", driver_python, (size_t)(driver_python_end - driver_python));
-    if (dup2(program, PROGRAM) < 0)
-        host_failed("dup2: %s", strerror(errno));
+    /* dup2(2) of a descriptor onto itself would leave it close-on-exec. */
+    if (program == PROGRAM ? fcntl(program, F_SETFD, 0) < 0 : dup2(program, PROGRAM) < 0)
+        host_failed("descriptor %d: %s", PROGRAM, strerror(errno));
     if (program != PROGRAM)
         close(program);
     execv(path, host_arguments((const char *const[]){"python3", "-c", BOOT, "zygote", kind, NULL}, NULL));
