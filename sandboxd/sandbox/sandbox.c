@@ -4,6 +4,7 @@
 #include "sandboxd/sandbox/executions_internal.h"
 #include "sandboxd/sandbox/files_pool.h"
 #include "sandboxd/sandbox/paused_marks.h"
+#include "sandboxd/sandbox/ports_internal.h"
 #include "sandboxd/sandbox/programs.h"
 #include "sandboxd/sandbox/usage.h"
 #include "shared/base/clock.h"
@@ -101,6 +102,10 @@ static void on_message(void *cookie, const struct front_init_message *message, i
         on_welcome(sandbox, &message->as.welcome);
     else if (message->type == FI_CURRENT)
         on_current(sandbox);
+    else if (message->type == FI_DIALED)
+        ports_dialed(sandbox, &message->as.dialed, fds);
+    else if (message->type == FI_LISTENERS_IS)
+        ports_told_listeners(sandbox, &message->as.listeners, fds);
 }
 
 static void on_lost(void *cookie)
@@ -112,6 +117,7 @@ static void on_lost(void *cookie)
               "the connection to the sandbox broke; whether the command started will be seen at "
               "its id");
     process_fail_starting(sandbox, sandbox->ending ? &sandbox->gone : &err);
+    ports_link_lost(sandbox, sandbox->ending ? &sandbox->gone : &err);
 }
 
 static const struct init_link_events LINK_EVENTS = {.message = on_message, .lost = on_lost};
@@ -303,6 +309,7 @@ void sandbox_free(struct sandbox *sandbox, const struct error *err)
     process_free_all(sandbox, err);
     artifacts_drop(sandbox->all, sandbox->facts.id);
     files_pool_free(sandbox);
+    ports_free(sandbox, err);
     programs_free(sandbox);
     init_link_free(sandbox->link);
     loop_watch_free(sandbox->init_watch);

@@ -35,6 +35,7 @@
 struct process;
 struct sandbox;
 struct files_pool;
+struct ports;
 struct programs;
 struct kernel;
 struct kernel_ask;
@@ -147,6 +148,7 @@ struct sandbox {
     struct loop_timer *measuring_timer;
     uint64_t input_bytes;      /* stdin that waits, of all its commands */
     struct files_pool *files;  /* NULL until a file operation was asked for */
+    struct ports *ports;       /* NULL until one was asked for */
     struct programs *programs; /* NULL until a command had one */
     /* kernels.c: */
     struct kernel *kernels;
@@ -189,6 +191,9 @@ struct verb {
     struct kernel_view *kernel_views;
     size_t kernel_count;
     bool is_new;
+    /* ports.c: */
+    uint16_t port;
+    int fd; /* -1: none. What nobody takes is closed */
 };
 
 /** A verb on the sandbox of this id, asked on the calling loop. */

@@ -154,6 +154,8 @@ static void verb_free(struct verb *verb)
     free(verb->data);
     free(verb->origin);
     free(verb->views);
+    if (verb->fd >= 0)
+        close(verb->fd);
     free(verb->kernel_views);
     kernel_ask_free(verb->kernel);
     free(verb);
@@ -169,6 +171,7 @@ static void answer(void *cookie)
                                    .kept = &verb->kept,
                                    .metrics = &verb->metrics,
                                    .disk_bytes = verb->disk_bytes,
+                                   .fd = TAKE_FD(verb->fd),
                                    .kernels = verb->kernel_views,
                                    .kernel_count = verb->kernel_count,
                                    .is_new = verb->is_new};
@@ -200,6 +203,7 @@ struct verb *verb_new(struct sandboxes *all, const char *sandbox_id)
     struct verb *verb = memory_new(sizeof *verb);
     verb->all = all;
     verb->asked_on = loop_current();
+    verb->fd = -1;
     if (!text_copy(verb->sandbox_id, sizeof verb->sandbox_id, sandbox_id))
         verb->sandbox_id[0] = 0; /* no sandbox has that name */
     return verb;

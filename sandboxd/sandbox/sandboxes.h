@@ -109,6 +109,7 @@ struct verb_answer {
     const struct sandbox_kept *kept;       /* of sandboxes_snapshot */
     const struct sandbox_metrics *metrics; /* of sandboxes_metrics */
     uint64_t disk_bytes;                   /* for metrics.c alone */
+    int fd;                                /* for ports.c alone: the callee's */
     const struct kernel_view *kernels;     /* of kernels.h */
     size_t kernel_count;
     bool is_new; /* kernels_create: it was not there before */

@@ -2,6 +2,7 @@
 #include "sandboxd/sandbox/sandbox_internal.h"
 
 #include "sandboxd/sandbox/files_pool.h"
+#include "sandboxd/sandbox/ports_internal.h"
 #include "shared/base/clock.h"
 
 enum { WAITING_MAX = 256 };
@@ -67,7 +68,8 @@ void sandbox_wait(struct sandbox *sandbox, struct verb *verb)
 static bool is_deed(const struct verb *verb)
 {
     return verb->work == process_verb_exec || verb->work == process_verb_signal || verb->work == process_verb_kill ||
-           verb->work == process_verb_input || verb->work == process_verb_resize || verb->work == files_pool_lend || kernels_is_deed(verb);
+           verb->work == process_verb_input || verb->work == process_verb_resize || verb->work == ports_verb_dial ||
+           verb->work == files_pool_lend || kernels_is_deed(verb);
 }
 
 static void refuse_waiting(struct sandbox *sandbox)
