@@ -7,7 +7,8 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-from parley_testing import Deployment, needs_root  # noqa: E402
+from parley_testing import Deployment, images, needs_root  # noqa: E402
+from parley_testing.templates import Store  # noqa: E402
 
 PYTHON, XPYTHON = "jupyter:python3", "jupyter:xpython"
 
@@ -152,6 +153,25 @@ class Jupyter(Asks, unittest.TestCase):
         self.assertEqual(refused.status, 400, refused)
         self.assertIn("/no/such/kernel", refused.json["error"]["message"])
 
+    def test_over_tcp(self):
+        """The sandbox's own loopback; the kernelspec asks for it."""
+        make = ("mkdir -p ~/.local/share/jupyter/kernels/tcp && sed 's/\"metadata\": {/\"metadata\": {\"parley\": "
+                "{\"transport\": \"tcp\"},/' /usr/share/jupyter/kernels/python3/kernel.json > "
+                "~/.local/share/jupyter/kernels/tcp/kernel.json && cat ~/.local/share/jupyter/kernels/tcp/kernel.json")
+        self.assertIn('"transport"', self.deployment.shell(self.grant, make))
+        self.start("tcp", "jupyter:tcp")
+        told = self.deployment.shell(self.grant, "cat /tmp/.parley-jupyter-*/connection.json")
+        self.assertIn('"transport": "tcp"', told)
+        self.assertEqual(self.run_code("tcp", "6 * 7")[1]["data"]["text/plain"], "42")
+
+    def test_out_of_memory_is_said(self):
+        grant = self.deployment.negotiate("small", resources={"memory_mb": 192})
+        reply = self.ask("POST", "/kernels", {"id": "big", "language": PYTHON}, grant=grant)
+        self.assertEqual(reply.status, 201, reply)
+        code = {"code": "x = b'x' * (1 << 30)", "stream": "none"}
+        done = self.ask("POST", "/kernels/big/run", code, grant=grant).json
+        self.assertEqual((done["status"], done["oom"]), ("lost", True), done)
+
     @unittest.skipUnless(has("xpython"), "no xeus-python in the host's /usr (xpython)")
     def test_another_kernel(self):
         self.start("xeus", XPYTHON)
@@ -164,6 +184,24 @@ class Jupyter(Asks, unittest.TestCase):
         done = self.run_code("xeus", "import time; time.sleep(1000)", timeout=2)[-1]
         self.assertEqual(done["status"], "lost")  # xeus-python ends at SIGINT
         self.assertIn("interrupted", done["reason"])
+
+
+@needs_root
+@unittest.skipUnless(images.busybox(), "no static busybox")
+class InABareImage(Asks, unittest.TestCase):
+    def test_the_bridge_needs_nothing_of_the_template(self):
+        """No libc, no dynamic linker: it runs, and says that there are no kernels."""
+        with Deployment() as self.deployment:
+            store = Store(self.deployment.state)
+            self.addCleanup(store.close)
+            layer = images.small_layer()
+            store.take(images.docker([layer], images.config([layer], Env=["PATH=/bin"])), name="tiny")
+            self.grant = self.deployment.negotiate("bare", template="tiny")
+            refused = self.ask("POST", "/kernels", {"language": PYTHON})
+            self.assertEqual(refused.status, 400, refused)
+            self.assertIn("no kernelspec named python3 in this template; there are none", refused.json["error"]["message"])
+            kinds = {spec["kind"] for spec in self.ask("GET", "/kernelspecs").json["kernelspecs"]}
+            self.assertEqual(kinds, {"driver"})
 
 
 @needs_root

@@ -31,7 +31,8 @@ enum {
     INTERRUPT_WAIT_MS = 300, /* for a run that began and shows nothing: some kernels only then can be interrupted */
     IDLE_WAIT_MS = 10000,    /* for the end of a replied run whose idle status was lost */
     SHUTDOWN_MS = 3000,      /* for a kernel that was asked to go */
-    LAST_WORDS_MS = 100,     /* for what a kernel that is gone had sent */
+    LAST_WORDS_MS = 100,     /* of silence, after what a kernel that is gone had sent */
+    LAST_WORDS_MAX_MS = 2000,
     TURN_MESSAGES_MAX = 256, /* of one channel before the others */
     COMPLAINTS_MAX = 3       /* of one run */
 };
@@ -387,7 +388,8 @@ static bool turn(struct bridge *bridge, struct error *err)
 /* What it had sent is still in its sockets, whose other end our thread reads. */
 static void hear_last_words(struct bridge *bridge)
 {
-    for (int i = 0; i < TURN_MESSAGES_MAX; i++) {
+    uint64_t began_ns = clock_monotonic_ns();
+    while (ms_since(began_ns) < LAST_WORDS_MAX_MS) { /* what it started may speak on */
         zmq_pollitem_t items[ITEMS_MAX];
         int count = 0;
         for (int j = 0; j < CONNECTION_CHANNELS; j++)
@@ -422,6 +424,8 @@ static int serve(struct bridge *bridge)
     bool fine = start(bridge, kernelspec_wants_tcp(bridge->spec), &err);
     while (fine && !bridge->frames.broken) {
         fine = turn(bridge, &err);
+        if (fine && bridge->stage < STAGE_READY && bridge->told_to_end)
+            return 128 + SIGTERM;
         if (!fine || bridge->stage < STAGE_READY)
             continue;
         bool has_ended = kernel_has_ended(&bridge->kernel);

@@ -184,8 +184,11 @@ static void test_death(const char *code, const char *message, int status)
     struct rig rig = start("python3");
     check_next(&rig, "\"ready\"");
     ask(&rig, code);
-    check_next(&rig, "\"started\"");
-    check_next(&rig, message);
+    AUTO_FREE char *first = next(&rig); /* perhaps "started": a kernel that ends at once takes it along */
+    if (first && strstr(first, "\"started\""))
+        check_next(&rig, message);
+    else
+        CHECK(first && strstr(first, message));
     CHECK(next(&rig) == NULL);
     CHECK(end(&rig) == status);
 }
@@ -262,6 +265,21 @@ static void test_ends_though_it_stays(void)
 {
     struct rig rig = start("stays");
     check_next(&rig, "\"ready\"");
+    CHECK(kill(rig.pid, SIGTERM) == 0);
+    CHECK(next(&rig) == NULL);
+    CHECK(end(&rig) == 128 + SIGTERM);
+}
+
+/* One that is never ready: it makes no sockets. */
+static void test_ends_while_it_starts(void)
+{
+    write_spec("silent", "{\"argv\":[\"/bin/sh\",\"-c\",\"echo x > {connection_file}.seen; exec sleep 1000\"]}");
+    struct rig rig = start("silent");
+    AUTO_FREE char *pattern = memory_printf("%s/.parley-jupyter-*/*.seen", folder);
+    glob_t found = {0};
+    while (glob(pattern, 0, NULL, &found) != 0) /* until it runs */
+        CHECK(usleep(10000) == 0);
+    globfree(&found);
     CHECK(kill(rig.pid, SIGTERM) == 0);
     CHECK(next(&rig) == NULL);
     CHECK(end(&rig) == 128 + SIGTERM);
@@ -344,6 +362,7 @@ int main(void)
     test_works("slow");
     test_does_not_start();
     test_ends_though_it_stays();
+    test_ends_while_it_starts();
     test_wrong_request();
     test_leaves_nothing();
     CHECK(fd_remove_tree(folder, NULL));
