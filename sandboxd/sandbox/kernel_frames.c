@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+static const double COUNT_MAX = 1e15;
 enum { VALUE_BYTES = 64, TRACEBACK_MAX = 2000, MIMES_MAX = 64, KEEP_BYTES = 256 * 1024 };
 
 /* ---- lines ---- */
@@ -93,9 +94,10 @@ static bool read_run(struct kernel_frame *frame, const json_t *content)
 static bool read_count(struct kernel_frame *frame, const json_t *content)
 {
     const json_t *count = json_object_get(content, "count");
-    if (count && (!json_is_integer(count) || json_integer_value(count) < 0))
+    double number = json_number_value(count); /* beside an integer past 64 bits it is a real */
+    if (count && (!json_is_number(count) || !(number >= 0) || number > COUNT_MAX))
         return false;
-    frame->count = count ? (uint64_t)json_integer_value(count) : 0;
+    frame->count = count ? (uint64_t)number : 0;
     return true;
 }
 
