@@ -155,6 +155,7 @@ static bool start_server(struct service *service, struct error *err)
                                           .authorize = plane_authorize,
                                           .loop_started = plane_loop_started,
                                           .loop_ending = plane_loop_ending,
+                                          .error_body = execute_error,
                                           .context = &service->plane};
     options.routes = plane_routes(&options.route_count);
     service->server = http_server_start(&options, err);

@@ -36,6 +36,8 @@ static const char *action_of(const struct http_request *request)
         return "sandbox.pause";
     if (text_equal(strrchr(path, '/'), "/resume"))
         return "sandbox.resume";
+    if (text_equal(path, "/execute"))
+        return "negotiate";
     bool of_thread = http_request_parameter(request, "thread_id") != NULL;
     if (text_equal(method, "DELETE"))
         return of_thread ? "release" : "sandbox.delete";
@@ -175,7 +177,7 @@ const struct http_route *plane_routes(size_t *count)
     static struct http_route rows[ROUTES_MAX];
     const struct plane_rows dialects[] = {threads_rows(), sandboxes_rows(), changes_rows(), snapshots_rows(),
                                           volumes_rows(), node_rows(),      admin_rows(),   revocations_rows(),
-                                          nodes_rows(),   audit_rows()};
+                                          nodes_rows(),   audit_rows(),     execute_rows()};
     *count = 0;
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
         if (*count + dialects[i].count > ROUTES_MAX)

@@ -71,6 +71,7 @@ static json_t *call(struct fleet *fleet, struct node_caller *caller, const struc
         return NULL;
     if (!node_call(caller, url, question, question_size, timeout_of(fleet, caller, job), &answer, &answer_size, err))
         return NULL;
+    fleet_dial_learn(fleet, job->node, address.url);
     return open_reply(&address, answer, answer_size, err);
 }
 

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
 
 /** node/<name> as it is kept. */
 struct fleet_row {
@@ -27,6 +28,14 @@ void fleet_row_put(struct kv_change *change, const struct fleet_row *row, const 
 /** Both directions. */
 struct fleet_keys {
     struct key to_node, from_node;
+};
+
+/** Where a URL leads, as it was seen last; `size` 0: not yet. */
+struct fleet_peer {
+    char url[FLEET_URL_BYTES];
+    struct sockaddr_storage address;
+    socklen_t size;
+    uint64_t seen_ns; /* boot clock */
 };
 
 struct fleet_node {
@@ -53,6 +62,7 @@ struct fleet_node {
     bool heard;                               /* a heartbeat came since our start */
     int64_t seen_ms;                          /* wall clock; 0: no heartbeat of this incarnation yet */
     uint64_t seen_incarnation;                /* of that heartbeat */
+    struct fleet_peer peer;                   /* where its URL led */
 };
 
 /* The fewest numbers that are durably spoken for ahead; raised by NUMBERS_STEP. */
@@ -125,6 +135,11 @@ void fleet_address_done(struct fleet_address *address);
 
 /** Counts a call to the node into the queue (+1) or out of it (-1); what it was before. 0 for an unknown one. */
 unsigned fleet_count_waiting(struct fleet *fleet, const char *node, int by);
+
+/* dial.c */
+
+/** The node was reached at that URL: notes where it leads. Waits for a name's look-up; a worker. */
+void fleet_dial_learn(struct fleet *fleet, const char *name, const char *url);
 
 /** The workers' life. */
 bool calls_start(struct fleet *fleet, struct error *err) MUST_USE;

@@ -69,7 +69,7 @@ static bool tell_stale(struct fleet_node *node, uint64_t now)
     return true;
 }
 
-static bool accept(struct fleet *fleet, struct fleet_message *message, struct error *err)
+static bool take_message(struct fleet *fleet, struct fleet_message *message, struct error *err)
 {
     const struct link_head *head = &message->head;
     struct error why = {0};
@@ -105,7 +105,7 @@ bool fleet_open(struct fleet *fleet, const void *bytes, size_t size, struct flee
     opened.json = open_message(fleet, bytes, size, &opened.head, &opened.epoch);
     if (opened.json == NULL)
         return refuse(err);
-    if (!accept(fleet, &opened, err)) {
+    if (!take_message(fleet, &opened, err)) {
         json_decref(TAKE(opened.json));
         *message = opened;
         return false;
