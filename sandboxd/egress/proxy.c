@@ -96,7 +96,7 @@ static void tell_client(const struct connection *connection, const char *why)
     char text[1024];
     const void *data = text;
     size_t size = 0;
-    if (connection->client == NULL || (connection->guard && http_guard_has_begun(connection->guard)))
+    if (connection->client == NULL) /* a server may be speaking already */
         return;
     if (connection->port == PORT_TLS) {
         data = CLIENT_HELLO_ALERT;

@@ -44,7 +44,7 @@ static const int ALLOWED[] = {
     SCMP_SYS(recvfrom),      SCMP_SYS(recvmsg),        SCMP_SYS(sendto),        SCMP_SYS(sendmsg),
     SCMP_SYS(splice),        SCMP_SYS(pipe2),          SCMP_SYS(close),         SCMP_SYS(accept4),
     SCMP_SYS(connect),       SCMP_SYS(shutdown),       SCMP_SYS(getsockname),   SCMP_SYS(getpeername),
-    SCMP_SYS(getsockopt),    SCMP_SYS(setsockopt),     SCMP_SYS(fcntl),         SCMP_SYS(epoll_create1),
+    SCMP_SYS(getsockopt),    SCMP_SYS(setsockopt),     SCMP_SYS(fcntl),         SCMP_SYS(epoll_create),
     SCMP_SYS(epoll_ctl),     SCMP_SYS(epoll_wait),     SCMP_SYS(epoll_pwait),   SCMP_SYS(timerfd_settime),
     SCMP_SYS(brk),           SCMP_SYS(munmap),         SCMP_SYS(mremap),        SCMP_SYS(madvise),
     SCMP_SYS(futex),         SCMP_SYS(getrandom),      SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),

@@ -11,6 +11,18 @@ static char told[512];
         CHECK_TEXT(told, want);                                                                                        \
     } while (0)
 
+/* After the launcher said something, which is read when it is read. */
+#define TELLS_SOON(name, type, want)                                                                                   \
+    do {                                                                                                               \
+        for (int i_ = 0; i_ < 300; i_++) {                                                                             \
+            rig_ask(&rig, name, type, told);                                                                           \
+            if (strcmp(told, want) == 0)                                                                               \
+                break;                                                                                                 \
+            usleep(100000);                                                                                            \
+        }                                                                                                              \
+        CHECK_TEXT(told, want);                                                                                        \
+    } while (0)
+
 enum { A = 1, PTR = 12, MX = 15, AAAA = 28, HTTPS = 65, ANY = 255 };
 
 static void test_allow(void)
@@ -80,11 +92,11 @@ static void test_pins(void)
     TELLS("good.test", A, "0 203.0.113.7");
     pins = rig.pins;
     rig_say_sandbox(&rig, 8, EG_ALLOW, "good.test:8443 evil.test", NULL);
-    TELLS("evil.test", A, "0 203.0.113.66");
+    TELLS_SOON("evil.test", A, "0 203.0.113.66");
     TELLS("also.test", A, "5");
     CHECK(rig.pins == pins + 2); /* good.test again, by itself */
     rig_say_sandbox(&rig, 8, EG_ALLOW, "", NULL);
-    TELLS("good.test", A, "5");
+    TELLS_SOON("good.test", A, "5");
 }
 
 static void test_public(void)
@@ -165,9 +177,8 @@ static void test_flood(void)
         (void)sendto(fd, data, i % 7 ? size : (size_t)i % size, 0, (struct sockaddr *)&at, sizeof at);
     }
     close(fd);
-    for (int i = 0; i < 100; i++) { /* the rate comes back */
-        rig_ask(&rig, "good.test", A, told);
-        if (strcmp(told, "0 203.0.113.7") == 0)
+    for (int i = 0; i < 300; i++) { /* the rate comes back, and room in the socket */
+        if (rig_ask_within(&rig, "good.test", A, 1000, told) && strcmp(told, "0 203.0.113.7") == 0)
             break;
         usleep(100000);
     }

@@ -8,6 +8,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ldns/ldns.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -15,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 enum { RIG_SANDBOX = 7, RIG_WAIT_MS = 30000 };
 
@@ -235,6 +237,9 @@ static int rig_dial(uint32_t address, uint16_t port UNUSED)
     return fd;
 }
 
+/* Whether egress_run is a process of its own, with all rights given up, rather than a thread. */
+static pid_t rig_process;
+
 static bool rig_confine(const struct eg_config *config UNUSED, struct error *err UNUSED)
 {
     return true;
@@ -255,7 +260,26 @@ static inline void *rig_run(void *cookie)
     return NULL;
 }
 
-static inline void rig_start(struct rig *rig)
+/* As a process, the destination is what it was at the start. */
+static inline void rig_fork(struct rig *rig, bool (*confine)(const struct eg_config *, struct error *))
+{
+    fflush(NULL);
+    rig_process = fork();
+    if (rig_process != 0)
+        return;
+    struct error err = {0};
+    const struct egress_options options = {.launcher = rig_egress_end,
+                                           .face = {.destination = rig_find_destination, .dial = rig_dial},
+                                           .confine = confine};
+    close(rig->line);
+    bool ended_well = egress_run(&options, &err);
+    if (!ended_well)
+        (void)fprintf(stderr, "egress_run: %s\n", err.message);
+    _exit(ended_well ? 0 : 1);
+}
+
+/* `confine`: NULL runs it as a thread. */
+static inline void rig_start_as(struct rig *rig, bool (*confine)(const struct eg_config *, struct error *))
 {
     int ends[2];
     uint16_t port = 0;
@@ -273,7 +297,12 @@ static inline void rig_start(struct rig *rig)
         .type = EG_CONFIG,
         .as.config = {.uid = 1, .gid = 1, .log_level = 3, .server_count = 1, .servers = {{rig_loopback(0).sin_addr.s_addr, port, 0}}}};
     CHECK(launcher_egress_send(rig->line, &config, NULL, 0, &err));
-    pthread_create(&rig->egress, NULL, rig_run, rig);
+    if (confine != NULL)
+        rig_fork(rig, confine);
+    else
+        pthread_create(&rig->egress, NULL, rig_run, rig);
+    if (confine != NULL)
+        close(rig_egress_end);
     struct launcher_egress_message ready;
     int fds[EG_FDS];
     size_t count = 0;
@@ -282,10 +311,19 @@ static inline void rig_start(struct rig *rig)
     pthread_create(&rig->upstream, NULL, rig_upstream, rig);
 }
 
+static inline void rig_start(struct rig *rig)
+{
+    rig_start_as(rig, NULL);
+}
+
 static inline void rig_stop(struct rig *rig)
 {
+    int status = 1;
     shutdown(rig->line, SHUT_RDWR);
-    pthread_join(rig->egress, NULL);
+    if (rig_process > 0)
+        rig->ended_well = waitpid(rig_process, &status, 0) == rig_process && status == 0;
+    else
+        pthread_join(rig->egress, NULL);
     pthread_join(rig->launcher, NULL);
     rig->is_over = true;
     pthread_join(rig->upstream, NULL);
