@@ -21,6 +21,7 @@ struct http_guard {
     /* Of the request, pointing into `head`; valid while it is parsed. */
     struct piece url, field, host;
     unsigned hosts, codings, lengths;
+    bool was_checked; /* all of the head was seen, and is allowed */
     const char *framing; /* of a chunked body: from here on no data was seen; NULL in others */
     bool had_cr, wants_cr; /* the byte before was one; data ended before this one */
     struct error *err; /* of the call that runs */
@@ -129,6 +130,7 @@ static int on_head(http_parser *parser)
         (void)error_set(guard->err, ERROR_FORBIDDEN, "%s is not allowed", name);
         return -1;
     }
+    guard->was_checked = true;
     return 0;
 }
 
@@ -255,9 +257,10 @@ static bool read_whole_head(struct http_guard *guard, struct text *out)
     if (!has_strict_lines(guard->head.data, guard->head.length - 4))
         return error_set(guard->err, ERROR_INVALID, "it does not begin as a request of HTTP/1, or a line is malformed");
     guard->hosts = guard->codings = guard->lengths = 0;
+    guard->was_checked = false;
     if (!parse(guard, guard->head.data, guard->head.length, &taken, &is_over))
         return false;
-    if (taken != guard->head.length)
+    if (taken != guard->head.length || !guard->was_checked) /* "GET / H" is taken and never completed */
         return error_set(guard->err, ERROR_INVALID, "the request ends where its head does not");
     text_append(out, guard->head.data, guard->head.length);
     guard->has_begun = true;

@@ -59,14 +59,14 @@ static int add_rules(scmp_filter_ctx filter)
     int status = 0;
     for (size_t i = 0; i < sizeof ALLOWED / sizeof ALLOWED[0] && status == 0; i++)
         status = seccomp_rule_add(filter, SCMP_ACT_ALLOW, ALLOWED[i], 0);
+    const struct scmp_arg_cmp no_code = {.arg = 2, .op = SCMP_CMP_MASKED_EQ, .datum_a = PROT_EXEC, .datum_b = 0};
+    const struct scmp_arg_cmp is_ipv4 = {.arg = 0, .op = SCMP_CMP_EQ, .datum_a = AF_INET, .datum_b = 0};
     if (status == 0)
-        status = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
-                                  SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+        status = seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, &no_code);
     if (status == 0)
-        status = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
-                                  SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+        status = seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, &no_code);
     if (status == 0)
-        status = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1, SCMP_A0(SCMP_CMP_EQ, AF_INET));
+        status = seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1, &is_ipv4);
     return status;
 }
 

@@ -99,6 +99,8 @@ static void test_other_protocols(void)
     REFUSED("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     REFUSED("GET / HTTP/2.0\r\nHost: good.test\r\n\r\n");
     REFUSED("GET /\r\n\r\n");
+    REFUSED("GET / H\r\n\r\n" GET); /* the parser takes it for something that goes on */
+    REFUSED("GET / HTTP/1.1 x\r\nHost: good.test\r\n\r\n");
     REFUSED("\r\n\r\nGET / HTTP/1.1\r\nHost: good.test\r\n\r\n");
     REFUSED("SSH-2.0-OpenSSH_9.2\r\n\r\n");
     REFUSED("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n");
