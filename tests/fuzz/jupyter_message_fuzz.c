@@ -1,8 +1,8 @@
 /* jupyter_message_fuzz.c - what a kernel may send: any parts, and any JSON rightly signed. What is read becomes frames
  * that are each one line of JSON within the bound, of runs that there are. */
+#include "sandboxd/helpers/drivers/drivers.h"
 #include "sandboxd/helpers/jupyter/message.h"
 #include "sandboxd/helpers/jupyter/run.h"
-#include "sandboxd/helpers/drivers/drivers.h"
 
 #include <sodium.h>
 #include <stdint.h>
@@ -99,8 +99,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (given[i].data == NULL)
             given[i] = (struct message_part){"", 0};
     sign(given, signature);
-    const struct message_part whole[] = {{"topic", 5}, {"<IDS|MSG>", 9}, {signature, sizeof signature - 1}, given[0],
-                                         given[1],     given[2],         given[3]};
+    const struct message_part whole[] = {
+        {"topic", 5}, {"<IDS|MSG>", 9}, {signature, sizeof signature - 1}, given[0], given[1], given[2], given[3]};
     use(whole, sizeof whole / sizeof *whole, true, fd);
     return 0;
 }

@@ -55,7 +55,8 @@ void driver_bridge_load(const char *path)
     struct error err = {0};
     bridge.program = seal(found, &err);
     if (bridge.program < 0)
-        error_set(&bridge.missing, ERROR_NOT_FOUND, "this node has no Jupyter bridge (setting jupyter): %s", err.message);
+        error_set(&bridge.missing, ERROR_NOT_FOUND, "this node has no Jupyter bridge (setting jupyter): %s",
+                  err.message);
 }
 
 const char *driver_bridge_spec(const char *language)

@@ -1,22 +1,12 @@
-#include "sandboxd/helpers/jupyter/bridge.h"
+#include "sandboxd/helpers/jupyter/bridge_internal.h"
 
-#include "sandboxd/helpers/jupyter/channels.h"
-#include "sandboxd/helpers/jupyter/connection.h"
-#include "sandboxd/helpers/jupyter/frames.h"
-#include "sandboxd/helpers/jupyter/kernel.h"
-#include "sandboxd/helpers/jupyter/output.h"
-#include "sandboxd/helpers/jupyter/plain.h"
-#include "sandboxd/helpers/jupyter/requests.h"
-#include "sandboxd/helpers/jupyter/run.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -24,10 +14,6 @@
 
 static const uint64_t MS = 1000000;
 enum {
-    START_MAX_MS = 60000,    /* until the kernel has made its sockets, and as long again until it answers */
-    SOCKETS_LOOK_MS = 4,     /* between two looks for them */
-    GREET_AGAIN_MS = 20,     /* an answer came and its status did not: the subscription was not there yet */
-    ASK_AGAIN_MS = 10000,    /* no answer came */
     INTERRUPT_WAIT_MS = 300, /* for a run that began and shows nothing: some kernels only then can be interrupted */
     IDLE_WAIT_MS = 10000,    /* for the end of a replied run whose idle status was lost */
     SHUTDOWN_MS = 3000,      /* for a kernel that was asked to go */
@@ -37,34 +23,12 @@ enum {
     COMPLAINTS_MAX = 3       /* of one run */
 };
 
-enum stage { STAGE_SOCKETS, STAGE_GREETING, STAGE_READY, STAGE_ENDING };
-
-struct bridge {
-    const struct kernelspec *spec;
-    struct kernel kernel;
-    struct connection connection;
-    struct channels channels;
-    struct frames frames;
-    struct requests requests;
-    struct output output;
-    struct run run;
-    int signals;
-    enum stage stage;
-    uint64_t since_ns, asked_ns; /* CLOCK_MONOTONIC: of the stage; of the last kernel_info_request */
-    uint64_t heard_ns;           /* ... of the last message */
-    json_t *info;                /* content of kernel_info_reply */
-    bool heard_iopub;
-    bool wants_interrupt;
-    bool told_to_end; /* by a signal */
-    int complaints;
-};
-
-static uint64_t ms_since(uint64_t then_ns)
+uint64_t bridge_ms_since(uint64_t then_ns)
 {
     return (clock_monotonic_ns() - then_ns) / MS;
 }
 
-static void enter(struct bridge *bridge, enum stage stage)
+void bridge_enter(struct bridge *bridge, enum stage stage)
 {
     bridge->stage = stage;
     bridge->since_ns = clock_monotonic_ns();
@@ -80,7 +44,7 @@ static void complain(struct bridge *bridge, const struct error *err)
     frames_stream(&bridge->frames, "stderr", bridge->run.id, text, strlen(text));
 }
 
-static bool ask(struct bridge *bridge, enum connection_channel channel, const char *type, json_t *content, char *id)
+bool bridge_ask(struct bridge *bridge, enum connection_channel channel, const char *type, json_t *content, char *id)
 {
     char unwanted[MESSAGE_ID_BYTES];
     struct error err = {0};
@@ -91,125 +55,6 @@ static bool ask(struct bridge *bridge, enum connection_channel channel, const ch
     return sent;
 }
 
-/* ---- start ---- */
-
-static bool start(struct bridge *bridge, bool tcp, struct error *err)
-{
-    if (!connection_make(&bridge->connection, tcp, bridge->spec->name, err) ||
-        !kernel_start(&bridge->kernel, bridge->spec, bridge->connection.file, err))
-        return false;
-    enter(bridge, STAGE_SOCKETS);
-    return true;
-}
-
-static void stop(struct bridge *bridge)
-{
-    kernel_end(&bridge->kernel);
-    channels_done(&bridge->channels);
-    connection_done(&bridge->connection);
-    json_decref(TAKE(bridge->info));
-    bridge->heard_iopub = false;
-}
-
-static void ask_info(struct bridge *bridge)
-{
-    bridge->asked_ns = clock_monotonic_ns();
-    (void)!ask(bridge, CONNECTION_SHELL, "kernel_info_request", json_object(), NULL);
-}
-
-static bool look_for_sockets(struct bridge *bridge, struct error *err)
-{
-    char address[CONNECTION_ADDRESS_BYTES];
-    for (int channel = 0; channel < CONNECTION_HEARTBEAT; channel++)
-        if (!connection_address(&bridge->connection, (enum connection_channel)channel, address))
-            return true;
-    if (!channels_open(&bridge->channels, &bridge->connection, err))
-        return false;
-    enter(bridge, STAGE_GREETING);
-    ask_info(bridge);
-    return true;
-}
-
-static const char *info_text(const json_t *object, const char *name, const char *otherwise)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    return text && strlen(text) <= 128 ? text : otherwise;
-}
-
-/* ipykernel, since the versions that come with IPython 8, takes descriptors 1 and 2 for itself, tells what is written
- * there as its own messages, and writes a copy to where they led. */
-static bool echoes_output(const json_t *info)
-{
-    const char *version = info_text(info, "implementation_version", "");
-    return text_equal(info_text(info, "implementation", ""), "ipython") && strtol(version, NULL, 10) >= 8;
-}
-
-static void tell_ready(struct bridge *bridge)
-{
-    const json_t *language = json_object_get(bridge->info, "language_info");
-    AUTO_FREE char *implementation =
-        memory_printf("jupyter:%s %s %s", bridge->spec->name, info_text(bridge->info, "implementation", "kernel"),
-                      info_text(bridge->info, "implementation_version", ""));
-    const struct frames_ready ready = {.language = info_text(language, "name", bridge->spec->name),
-                                       .version = info_text(language, "version", ""),
-                                       .implementation = implementation};
-    bridge->output.is_shown = !echoes_output(bridge->info);
-    bridge->output.early.length = 0;
-    frames_ready(&bridge->frames, &ready);
-    enter(bridge, STAGE_READY);
-}
-
-static void greet(struct bridge *bridge)
-{
-    if (bridge->info && bridge->heard_iopub)
-        tell_ready(bridge);
-    else if (ms_since(bridge->asked_ns) >= (bridge->info ? GREET_AGAIN_MS : ASK_AGAIN_MS))
-        ask_info(bridge);
-}
-
-/* Of what it wrote, which mostly says why it ended. */
-static void append_last_line(struct text *to, const struct text *early)
-{
-    AUTO_TEXT plain = {0};
-    plain_append_uncoloured(&plain, early->data, early->length);
-    size_t end = plain.length;
-    while (end > 0 && isspace((unsigned char)plain.data[end - 1]))
-        end--;
-    size_t start = end;
-    while (start > 0 && plain.data[start - 1] != '\n')
-        start--;
-    text_append(to, start < end ? plain.data + start : "", end - start);
-}
-
-/* One that did not come up over sockets in a folder may over TCP; one that did not over TCP does not. */
-static bool start_over_tcp(struct bridge *bridge, const char *why, struct error *err)
-{
-    bool may = !bridge->connection.is_tcp && !bridge->told_to_end;
-    stop(bridge);
-    if (may)
-        return start(bridge, true, err);
-    AUTO_TEXT last = {0};
-    append_last_line(&last, &bridge->output.early);
-    return error_set(err, ERROR_INTERNAL, "the kernel %.80s %s%s%.150s", kernelspec_title(bridge->spec), why,
-                     last.length ? ": " : "", last.length ? last.data : "");
-}
-
-static bool advance_start(struct bridge *bridge, struct error *err)
-{
-    char how[64];
-    if (kernel_has_ended(&bridge->kernel)) {
-        output_drain(&bridge->output, &bridge->kernel, "", &bridge->frames);
-        kernel_tell_end(&bridge->kernel, how, sizeof how);
-        return start_over_tcp(bridge, how, err);
-    }
-    if (ms_since(bridge->since_ns) > START_MAX_MS)
-        return start_over_tcp(bridge, "does not answer", err);
-    if (bridge->stage == STAGE_SOCKETS)
-        return look_for_sockets(bridge, err);
-    greet(bridge);
-    return true;
-}
-
 /* ---- messages ---- */
 
 static void interrupt(struct bridge *bridge)
@@ -217,7 +62,7 @@ static void interrupt(struct bridge *bridge)
     bridge->wants_interrupt = false;
     bridge->run.was_interrupted = true;
     if (kernelspec_interrupts_by_message(bridge->spec))
-        (void)!ask(bridge, CONNECTION_CONTROL, "interrupt_request", json_object(), NULL);
+        (void)!bridge_ask(bridge, CONNECTION_CONTROL, "interrupt_request", json_object(), NULL);
     else
         kernel_signal(&bridge->kernel, SIGINT);
 }
@@ -269,13 +114,13 @@ static void receive_all(struct bridge *bridge)
 static void begin_run(struct bridge *bridge, const struct request *request)
 {
     char id[MESSAGE_ID_BYTES];
-    json_t *content = json_pack("{s:O, s:b, s:b, s:{}, s:b, s:b}", "code", request->code, "silent", request->silent,
-                                "store_history", !request->silent, "user_expressions", "allow_stdin", 0,
-                                "stop_on_error", 0);
+    json_t *content =
+        json_pack("{s:O, s:b, s:b, s:{}, s:b, s:b}", "code", request->code, "silent", request->silent, "store_history",
+                  !request->silent, "user_expressions", "allow_stdin", 0, "stop_on_error", 0);
     bridge->wants_interrupt = false;
     bridge->complaints = 0;
     bridge->heard_ns = clock_monotonic_ns();
-    if (ask(bridge, CONNECTION_SHELL, "execute_request", content, id))
+    if (bridge_ask(bridge, CONNECTION_SHELL, "execute_request", content, id))
         run_begin(&bridge->run, request->run, id);
     else
         bridge->told_to_end = true; /* a kernel that takes no request is lost; its end is told */
@@ -284,8 +129,8 @@ static void begin_run(struct bridge *bridge, const struct request *request)
 static void end_kernel(struct bridge *bridge)
 {
     if (bridge->channels.context)
-        (void)!ask(bridge, CONNECTION_CONTROL, "shutdown_request", json_pack("{s:b}", "restart", 0), NULL);
-    enter(bridge, STAGE_ENDING);
+        (void)!bridge_ask(bridge, CONNECTION_CONTROL, "shutdown_request", json_pack("{s:b}", "restart", 0), NULL);
+    bridge_enter(bridge, STAGE_ENDING);
 }
 
 static bool take_request(struct bridge *bridge, struct error *err)
@@ -305,9 +150,10 @@ static bool advance_run(struct bridge *bridge, struct error *err)
     struct run *run = &bridge->run;
     if (!run->is_active)
         return take_request(bridge, err);
-    if (bridge->wants_interrupt && (run->is_executing || (run->is_busy && ms_since(bridge->heard_ns) >= INTERRUPT_WAIT_MS)))
+    if (bridge->wants_interrupt &&
+        (run->is_executing || (run->is_busy && bridge_ms_since(bridge->heard_ns) >= INTERRUPT_WAIT_MS)))
         interrupt(bridge);
-    if (run->is_replied && (run->is_idle || ms_since(bridge->heard_ns) >= IDLE_WAIT_MS)) {
+    if (run->is_replied && (run->is_idle || bridge_ms_since(bridge->heard_ns) >= IDLE_WAIT_MS)) {
         output_drain(&bridge->output, &bridge->kernel, run->id, &bridge->frames);
         run_end(run, &bridge->frames);
         return take_request(bridge, err);
@@ -351,10 +197,8 @@ static int collect(const struct bridge *bridge, zmq_pollitem_t *items)
 static long patience(const struct bridge *bridge)
 {
     const struct run *run = &bridge->run;
-    if (bridge->stage == STAGE_SOCKETS)
-        return SOCKETS_LOOK_MS;
-    if (bridge->stage == STAGE_GREETING)
-        return bridge->info ? GREET_AGAIN_MS : START_MAX_MS / 100;
+    if (bridge->stage < STAGE_READY)
+        return bridge_start_patience(bridge);
     if (bridge->stage == STAGE_ENDING)
         return SHUTDOWN_MS;
     if (run->is_active && bridge->wants_interrupt)
@@ -365,7 +209,8 @@ static long patience(const struct bridge *bridge)
 static bool read_requests(struct bridge *bridge, const zmq_pollitem_t *items, int count, struct error *err)
 {
     for (int i = 0; i < count; i++)
-        if (items[i].socket == NULL && items[i].fd == bridge->requests.fd && (items[i].revents & (ZMQ_POLLIN | ZMQ_POLLERR)))
+        if (items[i].socket == NULL && items[i].fd == bridge->requests.fd &&
+            (items[i].revents & (ZMQ_POLLIN | ZMQ_POLLERR)))
             return requests_read(&bridge->requests, err);
     return true;
 }
@@ -381,7 +226,7 @@ static bool turn(struct bridge *bridge, struct error *err)
     if (!read_requests(bridge, items, count, err))
         return false;
     if (bridge->stage < STAGE_READY)
-        return advance_start(bridge, err);
+        return bridge_advance_start(bridge, err);
     return bridge->stage != STAGE_READY || advance_run(bridge, err);
 }
 
@@ -389,7 +234,7 @@ static bool turn(struct bridge *bridge, struct error *err)
 static void hear_last_words(struct bridge *bridge)
 {
     uint64_t began_ns = clock_monotonic_ns();
-    while (ms_since(began_ns) < LAST_WORDS_MAX_MS) { /* what it started may speak on */
+    while (bridge_ms_since(began_ns) < LAST_WORDS_MAX_MS) { /* what it started may speak on */
         zmq_pollitem_t items[ITEMS_MAX];
         int count = 0;
         for (int j = 0; j < CONNECTION_CHANNELS; j++)
@@ -421,7 +266,7 @@ static int tell_death(struct bridge *bridge)
 static int serve(struct bridge *bridge)
 {
     struct error err = {0};
-    bool fine = start(bridge, kernelspec_wants_tcp(bridge->spec), &err);
+    bool fine = bridge_start(bridge, kernelspec_wants_tcp(bridge->spec), &err);
     while (fine && !bridge->frames.broken) {
         fine = turn(bridge, &err);
         if (fine && bridge->stage < STAGE_READY && bridge->told_to_end)
@@ -429,7 +274,7 @@ static int serve(struct bridge *bridge)
         if (!fine || bridge->stage < STAGE_READY)
             continue;
         bool has_ended = kernel_has_ended(&bridge->kernel);
-        if (bridge->stage == STAGE_ENDING && (has_ended || ms_since(bridge->since_ns) >= SHUTDOWN_MS)) {
+        if (bridge->stage == STAGE_ENDING && (has_ended || bridge_ms_since(bridge->since_ns) >= SHUTDOWN_MS)) {
             hear_last_words(bridge);
             return bridge->told_to_end ? 128 + SIGTERM : 0;
         }
@@ -471,7 +316,7 @@ int bridge_run(const struct kernelspec *spec, int requests, int frames)
         status = serve(&bridge);
     else
         frames_failed(&bridge.frames, "no descriptor for signals");
-    stop(&bridge);
+    bridge_stop(&bridge);
     run_done(&bridge.run);
     output_done(&bridge.output);
     requests_done(&bridge.requests);

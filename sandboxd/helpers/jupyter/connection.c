@@ -89,13 +89,12 @@ static bool find_ports(struct connection *connection, struct error *err)
 static bool write_file(struct connection *connection, const char *kernel_name, struct error *err)
 {
     AUTO_FREE char *stem = memory_printf("%s/%s", connection->folder, SOCKET_STEM);
-    json_t *told = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s}", "transport",
-                             connection->is_tcp ? "tcp" : "ipc", "ip", connection->is_tcp ? "127.0.0.1" : stem,
-                             "shell_port", connection->ports[CONNECTION_SHELL], "iopub_port",
-                             connection->ports[CONNECTION_IOPUB], "stdin_port", connection->ports[CONNECTION_STDIN],
-                             "control_port", connection->ports[CONNECTION_CONTROL], "hb_port",
-                             connection->ports[CONNECTION_HEARTBEAT], "key", connection->key, "signature_scheme",
-                             "hmac-sha256", "kernel_name", kernel_name);
+    json_t *told = json_pack(
+        "{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s}", "transport", connection->is_tcp ? "tcp" : "ipc", "ip",
+        connection->is_tcp ? "127.0.0.1" : stem, "shell_port", connection->ports[CONNECTION_SHELL], "iopub_port",
+        connection->ports[CONNECTION_IOPUB], "stdin_port", connection->ports[CONNECTION_STDIN], "control_port",
+        connection->ports[CONNECTION_CONTROL], "hb_port", connection->ports[CONNECTION_HEARTBEAT], "key",
+        connection->key, "signature_scheme", "hmac-sha256", "kernel_name", kernel_name);
     AUTO_FREE char *text = told ? json_dumps(told, JSON_INDENT(2)) : NULL;
     json_decref(told);
     if (text == NULL)
@@ -134,8 +133,8 @@ bool connection_address(const struct connection *connection, enum connection_cha
     static const char SCHEME[] = "ipc://";
     for (const char *separator = SEPARATORS; *separator; separator++) {
         struct stat status;
-        if (text_format(to, CONNECTION_ADDRESS_BYTES, "%s%s/%s%c%u", SCHEME, connection->folder, SOCKET_STEM, *separator,
-                        connection->ports[channel]) &&
+        if (text_format(to, CONNECTION_ADDRESS_BYTES, "%s%s/%s%c%u", SCHEME, connection->folder, SOCKET_STEM,
+                        *separator, connection->ports[channel]) &&
             stat(to + sizeof SCHEME - 1, &status) == 0 && S_ISSOCK(status.st_mode))
             return true;
     }

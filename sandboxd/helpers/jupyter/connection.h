@@ -22,15 +22,15 @@ struct connection {
     char folder[64]; /* ours alone, 0700; "" when there is none */
     char file[96];
     char key[MESSAGE_KEY_BYTES + 1];
-    int lock;        /* of the file: who can take it knows that its bridge is gone */
+    int lock; /* of the file: who can take it knows that its bridge is gone */
     bool is_tcp;
     uint16_t ports[CONNECTION_CHANNELS]; /* 1.. for ipc: the sockets' numbers */
 };
 
 #define CONNECTION_NONE ((struct connection){.lock = -1})
 
-/** Makes folder, key and file (0600) below the first of $TMPDIR, /tmp, /dev/shm, $HOME that takes them, and removes what
- *  bridges that were killed have left there. */
+/** Makes folder, key and file (0600) below the first of $TMPDIR, /tmp, /dev/shm, $HOME that takes them, and removes
+ * what bridges that were killed have left there. */
 bool connection_make(struct connection *connection, bool tcp, const char *kernel_name, struct error *err) MUST_USE;
 
 /** Removes the folder with all that is in it. */

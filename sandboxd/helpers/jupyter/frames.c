@@ -98,10 +98,11 @@ static json_t *stand_in(json_t *data)
         text_append(&text, json_string_value(plain),
                     size <= TEXT_KEPT ? size : text_utf8_prefix(json_string_value(plain), TEXT_KEPT));
     }
-    text_append_format(&text, "%s[left out, as all of it is more than the %d MiB of one message:",
-                       text.length ? "\n" : "", DRIVER_FRAME_MAX >> 20);
+    text_append_format(&text,
+                       "%s[left out, as all of it is more than the %d MiB of one message:", text.length ? "\n" : "",
+                       DRIVER_FRAME_MAX >> 20);
     int named = 0;
-    json_object_foreach(data, type, value)
+    json_object_foreach (data, type, value)
         if (named++ < 10)
             text_append_format(&text, " %.100s", type);
     text_append_string(&text, "]");
@@ -116,8 +117,7 @@ static json_t *bundle(const char *run, json_t *data, json_t *metadata)
 }
 
 /* `more` has the other members. Takes neither. */
-static void put_bundle(struct frames *frames, const char *kind, const char *run, const json_t *content,
-                       json_t *more)
+static void put_bundle(struct frames *frames, const char *kind, const char *run, const json_t *content, json_t *more)
 {
     json_t *data = object_or_empty(content, "data");
     json_t *body = bundle(run, json_incref(data), object_or_empty(content, "metadata"));
@@ -183,7 +183,7 @@ static json_t *traceback_lines(const json_t *traceback)
     json_t *lines = json_array();
     size_t left = TRACEBACK_BYTES, i;
     json_t *one;
-    json_array_foreach(traceback, i, one) {
+    json_array_foreach (traceback, i, one) {
         AUTO_TEXT text = {0};
         if (json_is_string(one))
             plain_append_uncoloured(&text, json_string_value(one), json_string_length(one));
@@ -202,7 +202,8 @@ static json_t *error_name(const json_t *ename)
     static const char BEFORE[] = "<class '", AFTER[] = "'>";
     const char *text = json_string_value(ename);
     size_t size = json_string_length(ename), around = sizeof BEFORE - 1 + sizeof AFTER - 1;
-    if (!text || size <= around || !text_starts_with(text, BEFORE) || strcmp(text + size - (sizeof AFTER - 1), AFTER) != 0)
+    if (!text || size <= around || !text_starts_with(text, BEFORE) ||
+        strcmp(text + size - (sizeof AFTER - 1), AFTER) != 0)
         return uncoloured(ename, NAME_KEPT);
     return cut_string(text + sizeof BEFORE - 1, size - around, NAME_KEPT);
 }

@@ -25,7 +25,8 @@ void frames_started(struct frames *frames, const char *run, json_int_t count);
 void frames_stream(struct frames *frames, const char *stream, const char *run, const char *text, size_t size);
 
 /** `content` as of display_data and update_display_data. */
-void frames_display(struct frames *frames, const char *run, const json_t *content, const json_t *transient, bool update);
+void frames_display(struct frames *frames, const char *run, const json_t *content, const json_t *transient,
+                    bool update);
 
 /** `content` as of execute_result. Counts are 0..2^53. */
 void frames_result(struct frames *frames, const char *run, const json_t *content);

@@ -74,8 +74,8 @@ static bool was_executed(struct plumbing *pipes, const char *program, struct err
     if (got == 0)
         return true;
     errno = failure;
-    return error_set_errno(err, failure == ENOENT ? ERROR_NOT_FOUND : ERROR_INTERNAL, "start the kernel's program %.100s",
-                           program);
+    return error_set_errno(err, failure == ENOENT ? ERROR_NOT_FOUND : ERROR_INTERNAL,
+                           "start the kernel's program %.100s", program);
 }
 
 bool kernel_start(struct kernel *kernel, const struct kernelspec *spec, const char *connection_file, struct error *err)
@@ -92,8 +92,8 @@ bool kernel_start(struct kernel *kernel, const struct kernelspec *spec, const ch
     pid_t pid = fork();
     if (pid == 0)
         become_kernel(&pipes, arguments);
-    bool fine = pid > 0 ? was_executed(&pipes, arguments[0], err)
-                        : error_set_errno(err, ERROR_INTERNAL, "fork the kernel");
+    bool fine =
+        pid > 0 ? was_executed(&pipes, arguments[0], err) : error_set_errno(err, ERROR_INTERNAL, "fork the kernel");
     kernelspec_arguments_free(arguments);
     *kernel = KERNEL_NONE;
     if (pid > 0 && !fine)

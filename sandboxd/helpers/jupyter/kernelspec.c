@@ -89,7 +89,7 @@ static bool has_arguments(const json_t *spec)
     const json_t *arguments = json_object_get(spec, "argv");
     size_t i;
     json_t *one;
-    json_array_foreach(arguments, i, one)
+    json_array_foreach (arguments, i, one)
         if (!json_is_string(one))
             return false;
     return json_array_size(arguments) > 0 && json_array_size(arguments) <= ARGUMENTS_MAX;
@@ -130,7 +130,7 @@ static void list_names(struct error *err, const char *name)
     json_t *list = kernelspec_list();
     size_t i;
     json_t *one;
-    json_array_foreach(json_object_get(list, "kernelspecs"), i, one)
+    json_array_foreach (json_object_get(list, "kernelspecs"), i, one)
         text_append_format(&names, "%s%s", names.length ? ", " : "", json_string_value(json_object_get(one, "name")));
     json_decref(list);
     error_set(err, ERROR_NOT_FOUND, "no kernelspec named %.54s in this template; there %s%s", name,
@@ -161,7 +161,7 @@ static bool is_listed(const json_t *list, const char *name)
 {
     size_t i;
     json_t *one;
-    json_array_foreach(list, i, one)
+    json_array_foreach (list, i, one)
         if (text_equal(json_string_value(json_object_get(one, "name")), name))
             return true;
     return false;
@@ -174,9 +174,9 @@ static void list_one(const char *folder, const char *name, json_t *to)
     if (spec == NULL)
         return;
     const char *language = json_string_value(json_object_get(spec->spec, "language"));
-    (void)json_array_append_new(to, json_pack("{s:s, s:s, s:s, s:s}", "name", name, "display_name",
-                                              kernelspec_title(spec), "language", language ? language : "",
-                                              "resource_dir", spec->folder));
+    (void)json_array_append_new(to,
+                                json_pack("{s:s, s:s, s:s, s:s}", "name", name, "display_name", kernelspec_title(spec),
+                                          "language", language ? language : "", "resource_dir", spec->folder));
 }
 
 static void list_folder(const char *folder, json_t *to)
@@ -251,7 +251,7 @@ char **kernelspec_arguments(const struct kernelspec *spec, const char *connectio
     const char *const values[] = {connection_file, spec->folder, prefix};
     size_t i;
     json_t *one;
-    json_array_foreach(given, i, one)
+    json_array_foreach (given, i, one)
         arguments[i] = put_in(json_string_value(one), names, values, sizeof names / sizeof *names);
     return arguments;
 }
@@ -303,7 +303,7 @@ void kernelspec_set_environment(const struct kernelspec *spec)
 {
     const char *name;
     json_t *value;
-    json_object_foreach(json_object_get(spec->spec, "env"), name, value) {
+    json_object_foreach (json_object_get(spec->spec, "env"), name, value) {
         AUTO_FREE char *text = json_is_string(value) ? expand(json_string_value(value)) : NULL;
         if (text)
             (void)setenv(name, text, 1);

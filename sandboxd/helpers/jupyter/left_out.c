@@ -1,9 +1,9 @@
-/* left_out.c - what Debian's libzmq.a asks for and this program does without. It connects to 127.0.0.1 and to sockets in
- * a folder, with no authentication below the messages' own signatures; so GSSAPI (which has no static library at all),
- * the multicast transports PGM and NORM, and everything that would ask the template's name services (a static program
- * would load them from whatever libc is there) are answered here. Of these only pgm_init, pgm_shutdown and, for TCP,
- * getaddrinfo are ever called; one that is called in spite of that ends the program and says so. Not part of builds that
- * link libzmq.so. */
+/* left_out.c - what Debian's libzmq.a asks for and this program does without. It connects to 127.0.0.1 and to sockets
+ * in a folder, with no authentication below the messages' own signatures; so GSSAPI (which has no static library at
+ * all), the multicast transports PGM and NORM, and everything that would ask the template's name services (a static
+ * program would load them from whatever libc is there) are answered here. Of these only pgm_init, pgm_shutdown and, for
+ * TCP, getaddrinfo are ever called; one that is called in spite of that ends the program and says so. Not part of
+ * builds that link libzmq.so. */
 #include <arpa/inet.h>
 #include <grp.h>
 #include <netdb.h>
@@ -116,7 +116,7 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
     struct {
         struct addrinfo info;
         struct sockaddr_in address;
-    } *made;
+    } * made;
     struct in_addr number;
     (void)service;
     if (name == NULL || inet_pton(AF_INET, name, &number) != 1)

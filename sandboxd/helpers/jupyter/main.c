@@ -12,7 +12,8 @@
 static const char USAGE[] =
     "usage: parley-jupyter KERNELSPEC [TITLE] | --list | --help | --version\n"
     "Starts the kernel of a kernelspec; takes runs as lines of JSON from stdin and writes frames to stdout\n"
-    "(sandboxd/helpers/drivers/DESIGN.md). TITLE is for who looks at processes. --list writes the kernelspecs that are\n"
+    "(sandboxd/helpers/drivers/DESIGN.md). TITLE is for who looks at processes. --list writes the kernelspecs that "
+    "are\n"
     "found, as JSON.\n"
     "They are looked for in $JUPYTER_PATH, $JUPYTER_DATA_DIR or ~/.local/share/jupyter, $VIRTUAL_ENV, $CONDA_PREFIX,\n"
     "/opt/*/share/jupyter, /usr/local/share/jupyter and /usr/share/jupyter, each with kernels/NAME/kernel.json.\n";

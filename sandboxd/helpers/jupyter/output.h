@@ -17,7 +17,6 @@ struct output {
 
 #define OUTPUT_EARLY_MAX 2000
 
-
 /** Moves what is in the pipes. A pipe at its end is closed. */
 void output_drain(struct output *output, struct kernel *kernel, const char *run, struct frames *frames);
 void output_done(struct output *output);

@@ -5,8 +5,9 @@
 #include <string.h>
 
 static const char STDIN_ERROR[] = "StdinNotSupported";
-static const char STDIN_ADVICE[] = "this code runs where nobody can type: put the value into a variable, pass it in the "
-                                   "environment, or start the program as a process, which has a stdin";
+static const char STDIN_ADVICE[] =
+    "this code runs where nobody can type: put the value into a variable, pass it in the "
+    "environment, or start the program as a process, which has a stdin";
 
 void run_begin(struct run *run, const char *id, const char *message)
 {
@@ -112,7 +113,7 @@ static void tell_pages(const struct run *run, const json_t *content, struct fram
 {
     size_t i;
     json_t *one;
-    json_array_foreach(json_object_get(content, "payload"), i, one)
+    json_array_foreach (json_object_get(content, "payload"), i, one)
         if (text_equal(json_string_value(json_object_get(one, "source")), "page"))
             frames_display(frames, run->id, one, NULL, false);
 }

@@ -11,9 +11,9 @@
 /** Embedded; zero: there was none yet. */
 struct run {
     bool is_active;
-    bool is_busy, is_executing;     /* the kernel said that it began; that it runs the code */
-    bool is_idle, is_replied;       /* the two ends */
-    bool was_interrupted;           /* somebody asked for it */
+    bool is_busy, is_executing; /* the kernel said that it began; that it runs the code */
+    bool is_idle, is_replied;   /* the two ends */
+    bool was_interrupted;       /* somebody asked for it */
     bool told_started, told_error, refused_stdin;
     char id[MESSAGE_ID_BYTES];      /* the front's; of the last run when none is active */
     char message[MESSAGE_ID_BYTES]; /* its request */

@@ -145,7 +145,8 @@ static void check_run(struct rig *rig, const char *code, const char *want, const
     bool fine = strstr(got, want) && (!unwanted || !strstr(got, unwanted));
     CHECK(fine);
     if (!fine)
-        (void)fprintf(stderr, "%s: got %.2000s, want %s and not %s\n", code, got, want, unwanted ? unwanted : "nothing");
+        (void)fprintf(stderr, "%s: got %.2000s, want %s and not %s\n", code, got, want,
+                      unwanted ? unwanted : "nothing");
 }
 
 /* Interrupts until the frame comes. */

@@ -20,7 +20,8 @@ static void test_order(void)
     struct error err = {0};
     write_spec("one", "same", "{\"argv\":[\"first\"],\"display_name\":\"First\"}");
     write_spec("two", "same", "{\"argv\":[\"second\"]}");
-    write_spec("two", "other", "{\"argv\":[\"x\"],\"interrupt_mode\":\"message\",\"metadata\":{\"parley\":{\"transport\":\"tcp\"}}}");
+    write_spec("two", "other",
+               "{\"argv\":[\"x\"],\"interrupt_mode\":\"message\",\"metadata\":{\"parley\":{\"transport\":\"tcp\"}}}");
     AUTO(kernelspec) *same = kernelspec_find("same", &err);
     CHECK(same != NULL);
     CHECK_TEXT(same ? kernelspec_title(same) : NULL, "First");
@@ -51,8 +52,10 @@ static void test_list(void)
 {
     json_t *list = kernelspec_list();
     AUTO_FREE char *text = json_dumps(json_object_get(list, "kernelspecs"), JSON_COMPACT);
-    AUTO_FREE char *same = memory_printf("{\"name\":\"same\",\"display_name\":\"First\",\"language\":\"\",\"resource_dir\":"
-                                         "\"%s/one/kernels/same\"}", folder);
+    AUTO_FREE char *same =
+        memory_printf("{\"name\":\"same\",\"display_name\":\"First\",\"language\":\"\",\"resource_dir\":"
+                      "\"%s/one/kernels/same\"}",
+                      folder);
     CHECK(text && strstr(text, same) != NULL);
     CHECK(text && strstr(text, "\"other\"") != NULL);
     CHECK(text && strstr(text, "\"bad\"") == NULL && strstr(text, "/two/kernels/same") == NULL);

@@ -94,8 +94,17 @@ static void test_strange_text(void)
 
 static void test_refused(void)
 {
-    static const char *const BAD[] = {"", "[]", "1", "{", "{\"a\":NaN}", "{\"a\":\"", "{\"a\":\"\\u", "{\"a\":\"\\ud80", "{} {}",
-                                      "{\"a\\u0000\":1}", "{\"a\":1e999}"};
+    static const char *const BAD[] = {"",
+                                      "[]",
+                                      "1",
+                                      "{",
+                                      "{\"a\":NaN}",
+                                      "{\"a\":\"",
+                                      "{\"a\":\"\\u",
+                                      "{\"a\":\"\\ud80",
+                                      "{} {}",
+                                      "{\"a\\u0000\":1}",
+                                      "{\"a\":1e999}"};
     enum error_kind kind;
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
         CHECK(read_object(BAD[i], strlen(BAD[i]), &kind) == NULL);

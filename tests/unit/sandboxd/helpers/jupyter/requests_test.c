@@ -40,8 +40,13 @@ static void test_lines(void)
 
 static void test_refused(void)
 {
-    static const char *const BAD[] = {"x\n", "{}\n", "[]\n", "{\"run\":{}}\n", "{\"run\":{\"id\":1,\"code\":\"\"}}\n",
-                                      "{\"run\":{\"id\":\"r\",\"code\":[]}}\n", "\n"};
+    static const char *const BAD[] = {"x\n",
+                                      "{}\n",
+                                      "[]\n",
+                                      "{\"run\":{}}\n",
+                                      "{\"run\":{\"id\":1,\"code\":\"\"}}\n",
+                                      "{\"run\":{\"id\":\"r\",\"code\":[]}}\n",
+                                      "\n"};
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
         struct requests requests = {.fd = file_of(BAD[i], strlen(BAD[i]))};
         struct request request;

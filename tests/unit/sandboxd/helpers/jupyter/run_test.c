@@ -62,8 +62,10 @@ static void test_all_kinds(void)
     iopub(&run, "stream", "m1", "{\"name\":\"stdout\",\"text\":\"a\\n\"}");
     iopub(&run, "stream", "m1", "{\"name\":\"stderr\",\"text\":\"b\"}");
     check_told("{\"stdout\":{\"run\":\"r1\",\"text\":\"a\\n\"}}\n{\"stderr\":{\"run\":\"r1\",\"text\":\"b\"}}\n");
-    iopub(&run, "display_data", "m1", "{\"data\":{\"text/plain\":\"p\"},\"metadata\":{\"m\":1},\"transient\":{\"display_id\":\"d\"}}");
-    check_told("{\"display\":{\"run\":\"r1\",\"data\":{\"text/plain\":\"p\"},\"metadata\":{\"m\":1},\"display_id\":\"d\"}}\n");
+    iopub(&run, "display_data", "m1",
+          "{\"data\":{\"text/plain\":\"p\"},\"metadata\":{\"m\":1},\"transient\":{\"display_id\":\"d\"}}");
+    check_told(
+        "{\"display\":{\"run\":\"r1\",\"data\":{\"text/plain\":\"p\"},\"metadata\":{\"m\":1},\"display_id\":\"d\"}}\n");
     iopub(&run, "update_display_data", "m1", "{\"data\":{},\"metadata\":{},\"transient\":{\"display_id\":\"d\"}}");
     check_told("{\"display\":{\"run\":\"r1\",\"data\":{},\"metadata\":{},\"display_id\":\"d\",\"update\":true}}\n");
     iopub(&run, "clear_output", "m1", "{\"wait\":true}");
@@ -127,8 +129,8 @@ static void test_ends(void)
     end_with("{\"status\":\"ok\",\"payload\":[{\"source\":\"page\",\"data\":{\"text/plain\":\"help\"}}]}", false,
              "{\"display\":{\"run\":\"r\",\"data\":{\"text/plain\":\"help\"}");
     /* said in the reply alone */
-    end_with("{\"status\":\"error\",\"ename\":\"<class 'E'>\",\"evalue\":\"v\",\"traceback\":[\"\\u001b[31ma\\nb\"]}", false,
-             "{\"error\":{\"run\":\"r\",\"name\":\"E\",\"value\":\"v\",\"traceback\":[\"a\",\"b\"]}}");
+    end_with("{\"status\":\"error\",\"ename\":\"<class 'E'>\",\"evalue\":\"v\",\"traceback\":[\"\\u001b[31ma\\nb\"]}",
+             false, "{\"error\":{\"run\":\"r\",\"name\":\"E\",\"value\":\"v\",\"traceback\":[\"a\",\"b\"]}}");
 }
 
 static void test_stdin(void)
@@ -146,7 +148,8 @@ static void test_stdin(void)
     run_done(&run);
     struct run other = {.is_active = false};
     run_begin(&other, "r", "m");
-    iopub(&other, "error", "m", "{\"ename\":\"RuntimeError\",\"evalue\":\"This frontend does not support input requests\"}");
+    iopub(&other, "error", "m",
+          "{\"ename\":\"RuntimeError\",\"evalue\":\"This frontend does not support input requests\"}");
     AUTO_FREE char *said = told();
     CHECK(strstr(said, "StdinNotSupported") != NULL);
     run_done(&other);
@@ -164,7 +167,8 @@ static void test_too_large(void)
     made.content = json_pack("{s:{s:s, s:s}}", "data", "text/plain", "small", "image/png", much);
     run_on_iopub(&run, &made, &frames);
     message_done(&made);
-    check_told("{\"display\":{\"run\":\"r\",\"data\":{\"text/plain\":\"small\\n[left out, as all of it is more than the 16 MiB of one "
+    check_told("{\"display\":{\"run\":\"r\",\"data\":{\"text/plain\":\"small\\n[left out, as all of it is more than "
+               "the 16 MiB of one "
                "message: text/plain image/png]\"},\"metadata\":{}}}\n");
     made = (struct message){.type = "stream", .parent = "m"};
     made.content = json_pack("{s:s, s:s}", "name", "stdout", "text", much);
