@@ -419,7 +419,8 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
         return false;
     confine_find_user(front->settings->front_user, (uid_t)front->settings->front_uid, &uid, &gid);
     unsigned limit = raise_descriptor_limit();
-    driver_bridge_load(front->settings->jupyter); /* while there are rights */
+    if (!driver_bridge_load(front->settings->jupyter, err)) /* while there are rights */
+        log_warn("front", "no Jupyter kernels: %s", err->message);
     if (!open_folders(front, uid, gid, err) || !give_up_rights(front, uid, gid, err))
         return false;
     AUTO(sandboxes) *sandboxes =

@@ -210,8 +210,9 @@ class WithoutTheBridge(Asks, unittest.TestCase):
         with Deployment(PARLEY_JUPYTER="/no/such/program") as self.deployment:
             self.grant = self.deployment.negotiate("bare")
             refused = self.ask("POST", "/kernels", {"language": PYTHON})
-            self.assertEqual(refused.status, 404, refused)
-            self.assertIn("Jupyter bridge", refused.json["error"]["message"])
+            self.assertEqual(refused.status, 400, refused)
+            self.assertNotIn("/no/such", refused.json["error"]["message"])
+            self.assertIn("no parley-jupyter", refused.json["error"]["message"])
             self.assertEqual(self.start("p", "python")["language"], "python")
             self.assertNotIn(PYTHON, json.dumps(self.ask("GET", "/kernelspecs").json))
 

@@ -15,11 +15,7 @@ enum { PROGRAM_MAX_BYTES = 64 * 1024 * 1024 };
 static const char ITSELF[] = "/proc/self/fd/3";
 _Static_assert(DRIVER_FD == 3, "ITSELF names it");
 
-/* Written by driver_bridge_load alone, before there are other threads. */
-static struct {
-    int program;
-    struct error missing;
-} bridge = {.program = -1, .missing = {.kind = ERROR_NOT_FOUND, .message = "the Jupyter bridge was not loaded"}};
+static int loaded = -1; /* written by driver_bridge_load alone, before there are other threads */
 
 static int seal(const char *path, struct error *err)
 {
@@ -49,14 +45,11 @@ static char *beside_this_program(void)
     return memory_printf("%s/parley-jupyter", self);
 }
 
-void driver_bridge_load(const char *path)
+bool driver_bridge_load(const char *path, struct error *err)
 {
     AUTO_FREE char *found = path ? memory_string(path) : beside_this_program();
-    struct error err = {0};
-    bridge.program = seal(found, &err);
-    if (bridge.program < 0)
-        error_set(&bridge.missing, ERROR_NOT_FOUND, "this node has no Jupyter bridge (setting jupyter): %s",
-                  err.message);
+    loaded = seal(found, err);
+    return loaded >= 0;
 }
 
 const char *driver_bridge_spec(const char *language)
@@ -90,7 +83,8 @@ void driver_bridge_list(struct driver_start *start)
 
 int driver_bridge_program(struct error *err)
 {
-    if (bridge.program < 0)
-        error_set(err, bridge.missing.kind, "%s", bridge.missing.message);
-    return bridge.program;
+    if (loaded < 0)
+        error_set(err, ERROR_INVALID,
+                  "this node has no parley-jupyter (setting jupyter): no languages jupyter:<kernelspec>");
+    return loaded;
 }

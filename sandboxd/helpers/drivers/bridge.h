@@ -7,9 +7,9 @@
 #define BRIDGE_PREFIX     "jupyter:"
 #define BRIDGE_SPEC_BYTES (DRIVER_NAME_BYTES - sizeof BRIDGE_PREFIX + 1) /* a kernelspec's name with its NUL */
 
-/** Reads the program at `path`; NULL: parley-jupyter beside this process's own. One that cannot be had is an error of
- *  those languages alone, told when they are asked for. At the start, before other threads. */
-void driver_bridge_load(const char *path);
+/** Reads the program at `path`; NULL: parley-jupyter beside this process's own. False: it cannot be had, which only
+ * those languages need. At the start, before other threads. */
+bool driver_bridge_load(const char *path, struct error *err) MUST_USE;
 
 /** The kernelspec's name in "jupyter:<name>", borrowed from `language`: 1..54 of A-Za-z0-9._-, the first not a dot or a
  *  dash. NULL: it is no such language. */
@@ -23,5 +23,5 @@ bool driver_bridge_context(const char *language, struct driver_start *start, str
  *  ({"kernelspecs":[{"name","display_name","language","resource_dir"}..]}). */
 void driver_bridge_list(struct driver_start *start);
 
-/** The program's sealed memfd, read-only, borrowed. -1: NOT_FOUND says where it was looked for. Any thread. */
+/** The program's sealed memfd, read-only, borrowed. -1, INVALID: it was not loaded. Any thread. */
 int driver_bridge_program(struct error *err) MUST_USE;
