@@ -99,6 +99,7 @@ class Jupyter(Asks, unittest.TestCase):
     def test_a_timeout_interrupts_and_variables_stay(self):
         self.start("long", PYTHON)
         self.run_code("long", "kept = 'kept'")
+        self.run_code("long", "1/0")  # so that what shows a traceback is there: 2 s after the interrupt it is killed
         events = self.run_code("long", "import time\nprint('begun', flush=True)\ntime.sleep(1000)", timeout=3)
         self.assertEqual((events[-1]["type"], events[-1]["status"]), ("done", "timeout"), events)
         self.assertEqual(self.run_code("long", "kept")[1]["data"]["text/plain"], "'kept'")
