@@ -59,10 +59,18 @@ struct kernel *kernel_find(const struct sandbox *sandbox, const char *id)
     return NULL;
 }
 
+/* Also while its process is being killed. */
+static bool is_lost(const struct kernel *kernel)
+{
+    return kernel->view.state == KERNEL_LOST || (kernel->discards && kernel->after == KERNEL_IS_LOST);
+}
+
 void kernel_show(const struct kernel *kernel, struct kernel_view *view)
 {
     *view = kernel->view;
-    if (view->state != KERNEL_LOST)
+    if (is_lost(kernel))
+        view->state = KERNEL_LOST;
+    else
         view->state = !kernel->is_ready                          ? KERNEL_STARTING
                       : kernel->current || kernel->foreign[0] ? KERNEL_BUSY
                                                                  : KERNEL_IDLE;
@@ -117,7 +125,7 @@ static bool set_lost(const struct kernel *kernel, struct error *err)
 
 static bool is_alive(const struct kernel *kernel, struct error *err)
 {
-    return kernel->view.state != KERNEL_LOST || set_lost(kernel, err);
+    return !is_lost(kernel) || set_lost(kernel, err);
 }
 
 /* ---- create ---- */
