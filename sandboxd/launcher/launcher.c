@@ -1,7 +1,8 @@
 #include "sandboxd/launcher/launcher.h"
 
 #include "sandboxd/launcher/dialogue.h"
-#include "sandboxd/launcher/front_process.h"
+#include "sandboxd/launcher/egress.h"
+#include "sandboxd/launcher/child_process.h"
 #include "sandboxd/launcher/house.h"
 #include "sandboxd/launcher/identity.h"
 #include "shared/base/log.h"
@@ -16,7 +17,7 @@
 #include <unistd.h>
 
 static const uint64_t SECOND = 1000000000;
-enum { STOP_PATIENCE_S = 15, REKEY_PATIENCE_S = 2, EVENTS_A_TURN = 64, PURGE_TURN_MS = 20 };
+enum { STOP_PATIENCE_S = 15, REKEY_PATIENCE_S = 2, EVENTS_A_TURN = 64, PURGE_TURN_MS = 20, CLEAR_PATIENCE_MS = 5000 };
 
 /* What an epoll event is about; what is a sandbox's has its slot in the low half. */
 enum source {
@@ -25,6 +26,8 @@ enum source {
     SOURCE_FRONT_MESSAGE,
     SOURCE_FRONT_END,
     SOURCE_TEMPLATES,
+    SOURCE_EGRESS_MESSAGE,
+    SOURCE_EGRESS_END,
     SOURCE_SANDBOX /* and from here on: enum sandbox_event */
 };
 
@@ -34,10 +37,12 @@ struct launcher {
     struct house house;
     struct identity identity;
     struct sandboxes sandboxes;
-    struct front_process front;
+    struct child_process front;
+    struct egress egress;
     struct dialogue dialogue;
     int epoll, timer, signals;
     uint32_t front_events;  /* what the front's socket is watched for */
+    uint32_t egress_events; /* ... and that of parley-egress */
     uint64_t stop_boot_ns;  /* stopping: when the front is killed; 0 not stopping */
     uint64_t rekey_boot_ns; /* re-keyed: when a front with the old keys is killed; 0: it has ours */
     bool stopped;
@@ -79,7 +84,7 @@ static void end_front(struct launcher *launcher, const char *why)
     if (launcher->front.pid > 0 && why && !launcher->stop_boot_ns)
         log_error("launcher", "the front is ended: %s", why);
     dialogue_end(&launcher->dialogue);
-    front_process_end(&launcher->front, clock_boot_ns());
+    child_process_end(&launcher->front, clock_boot_ns());
     if (launcher->rekey_boot_ns)
         launcher->front.restart_boot_ns = clock_boot_ns(); /* we wanted it to end */
     launcher->rekey_boot_ns = 0;
@@ -99,12 +104,12 @@ static void lose_front(struct launcher *launcher, const char *why)
     (void)epoll_ctl(launcher->epoll, EPOLL_CTL_DEL, launcher->front.socket, NULL);
 }
 
-static bool start_front_process(struct launcher *launcher, struct error *err)
+static bool start_child_process(struct launcher *launcher, struct error *err)
 {
     uint64_t incarnation = 0;
     uint64_t first = (uint64_t)(clock_wall_ms() / 1000);
     if (!identity_raise_incarnation(launcher->house.incarnation_file, first, &incarnation, err) ||
-        !front_process_start(&launcher->front, clock_boot_ns(), err))
+        !child_process_start(&launcher->front, clock_boot_ns(), err))
         return false;
     dialogue_begin(&launcher->dialogue, launcher->front.socket, incarnation);
     launcher->front_events = EPOLLIN;
@@ -118,7 +123,7 @@ static bool start_front_process(struct launcher *launcher, struct error *err)
 static void start_front(struct launcher *launcher)
 {
     struct error err = {0};
-    if (start_front_process(launcher, &err))
+    if (start_child_process(launcher, &err))
         return;
     log_error("launcher", "the front does not start: %s", err.message);
     end_front(launcher, NULL);
@@ -131,7 +136,7 @@ static void renew_front(struct launcher *launcher)
     if (launcher->rekey_boot_ns)
         return;
     launcher->rekey_boot_ns = clock_boot_ns() + REKEY_PATIENCE_S * SECOND;
-    front_process_stop(&launcher->front);
+    child_process_stop(&launcher->front);
 }
 
 /* After each turn: tells the front what happened, and watches for room when it takes no more. */
@@ -153,6 +158,40 @@ static void serve_front(struct launcher *launcher)
         launcher->front_events = events;
 }
 
+/* --- parley-egress --- */
+
+static bool start_egress(struct launcher *launcher, struct error *err)
+{
+    launcher->egress_events = EPOLLIN;
+    return egress_start(&launcher->egress, err) &&
+           watch(launcher, launcher->egress.process.socket, EPOLLIN, tag(SOURCE_EGRESS_MESSAGE, 0), err) &&
+           watch(launcher, launcher->egress.process.pidfd, EPOLLIN, tag(SOURCE_EGRESS_END, 0), err);
+}
+
+/* After each turn: starts it when the first sandbox needs it, and tells it what happened. */
+static void serve_egress(struct launcher *launcher)
+{
+    struct error err = {0};
+    struct egress *egress = &launcher->egress;
+    uint64_t due = egress_next_wake(egress);
+    if (due && due <= clock_boot_ns() && !launcher->stop_boot_ns) {
+        egress_wake(egress);
+        if (egress->process.pid <= 0 && !start_egress(launcher, &err))
+            egress_end(egress, err.message);
+    }
+    if (egress->process.pid <= 0)
+        return;
+    if (!egress_send(egress, &err)) {
+        egress_end(egress, err.message);
+        return;
+    }
+    uint32_t events = EPOLLIN | (egress_is_waiting(egress) ? (uint32_t)EPOLLOUT : 0U);
+    struct epoll_event event = {.events = events, .data.u64 = tag(SOURCE_EGRESS_MESSAGE, 0)};
+    if (events != launcher->egress_events &&
+        epoll_ctl(launcher->epoll, EPOLL_CTL_MOD, egress->process.socket, &event) == 0)
+        launcher->egress_events = events;
+}
+
 /* --- events --- */
 
 static void begin_stop(struct launcher *launcher)
@@ -163,7 +202,7 @@ static void begin_stop(struct launcher *launcher)
              launcher->sandboxes.count - launcher->sandboxes.pool_count);
     warm_end_all(&launcher->sandboxes);
     launcher->stop_boot_ns = clock_boot_ns() + STOP_PATIENCE_S * SECOND;
-    front_process_stop(&launcher->front);
+    child_process_stop(&launcher->front);
     launcher->stopped = launcher->front.pid <= 0;
 }
 
@@ -212,6 +251,14 @@ static void on_event(struct launcher *launcher, uint64_t what)
     case SOURCE_TEMPLATES:
         dialogue_refresh_templates(&launcher->dialogue);
         return;
+    case SOURCE_EGRESS_MESSAGE:
+        if (launcher->egress.process.pid > 0 && !egress_receive(&launcher->egress, &err))
+            egress_end(&launcher->egress, err.message);
+        return;
+    case SOURCE_EGRESS_END:
+        if (launcher->egress.process.pid > 0)
+            egress_end(&launcher->egress, NULL);
+        return;
     case SOURCE_SANDBOX:
     default:
         sandboxes_event(&launcher->sandboxes, (enum sandbox_event)((what >> 32) - SOURCE_SANDBOX), (uint32_t)what);
@@ -228,6 +275,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 static void set_timer(struct launcher *launcher, uint64_t pool_due)
 {
     uint64_t due = sooner(sandboxes_next_wake(&launcher->sandboxes), pool_due);
+    due = sooner(due, launcher->stop_boot_ns ? 0 : egress_next_wake(&launcher->egress));
     due = sooner(due, launcher->front.pid <= 0 ? launcher->front.restart_boot_ns
                       : launcher->stop_boot_ns ? launcher->stop_boot_ns
                                                : launcher->rekey_boot_ns);
@@ -265,6 +313,7 @@ static void loop(struct launcher *launcher)
         if (count == 0 && refills)
             refill(launcher, clock_boot_ns());
         sandboxes_turn(&launcher->sandboxes);
+        serve_egress(launcher); /* before who asked hears of it: a name may be asked for at once */
         serve_front(launcher);
     }
 }
@@ -301,14 +350,38 @@ static bool open_launcher(struct launcher *launcher, char *const argv[], struct 
         return false;
     dialogue_init(&launcher->dialogue, launcher->settings, &launcher->identity, launcher->house.node_file,
                   &launcher->sandboxes);
-    front_process_init(&launcher->front, argv);
+    launcher->front.what = "the front";
+    launcher->front.program = "/proc/self/exe";
+    launcher->front.environment = FRONT_ENVIRONMENT;
+    launcher->front.argv = argv; /* ours, with the program's name: the front reads the same settings */
+    egress_init(&launcher->egress, launcher->settings, launcher->house.networks, &launcher->sandboxes);
     return true;
+}
+
+/* What the last sandboxes had the kernel takes away a moment after them; nothing else goes on in this process. */
+static void clear_host(struct networks *networks)
+{
+    struct error err = {0};
+    bool is_clear = false;
+    for (int turn = 0; !is_clear && turn < CLEAR_PATIENCE_MS / PURGE_TURN_MS; turn++) {
+        err = (struct error){0};
+        is_clear = networks_clear_host(networks, &err);
+        if (err.kind != ERROR_STARTING)
+            break;
+        usleep(PURGE_TURN_MS * 1000);
+    }
+    if (!is_clear)
+        log_error("launcher", "the host's network rules are left: %s", err.message);
 }
 
 static void close_launcher(struct launcher *launcher)
 {
     int fds[] = {launcher->signals, launcher->timer, launcher->epoll};
+    bool is_empty = launcher->sandboxes.count == 0;
+    egress_done(&launcher->egress);
     sandboxes_done(&launcher->sandboxes);
+    if (is_empty && launcher->house.networks)
+        clear_host(launcher->house.networks);
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (fds[i] >= 0)
             close(fds[i]);
@@ -323,6 +396,7 @@ static struct launcher *new_launcher(const struct settings *settings)
     struct launcher *launcher = memory_new(sizeof *launcher);
     launcher->settings = settings;
     launcher->epoll = launcher->timer = launcher->signals = -1;
+    launcher->front = launcher->egress.process = CHILD_PROCESS_NONE;
     launcher->house.lock = launcher->house.init_program = launcher->house.catalog.notify = -1;
     return launcher;
 }

@@ -71,8 +71,12 @@ void network_let_go(struct network *network);
  * rules are in force, or nothing passes. */
 bool network_apply(struct network *network, int where, const struct fl_network *rules, struct error *err) MUST_USE;
 
-/** Takes up one that a former launcher made: its rules go on as they are, its sockets are made anew. */
+/** Takes up one that a former launcher made: its rules go on as they are. Its sockets are for network_open. */
 bool network_adopt(struct network *network, int where, const struct fl_network *rules, struct error *err) MUST_USE;
+
+/** Makes its sockets, if it may go out and has none. ERROR_CONFLICT when a process in it, or a former parley-egress that
+ * is not quite dead, has the port. */
+bool network_open(struct network *network, int where, struct error *err) MUST_USE;
 
 /** What is in force; NULL: nothing was ever asked for. */
 const struct fl_network *network_rules(const struct network *network) MUST_USE;

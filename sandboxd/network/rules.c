@@ -220,19 +220,21 @@ static void put_forward(struct text *to, const struct rules_host *rules)
                            "ip saddr @members oifname != \"" RULES_LINK_PREFIX "*\" masquerade\n}\n");
 }
 
-/* Behind parley-egress's own check of where it connects to. */
+/* Behind parley-egress's own check of where it connects to. What is nobody's (the kernel's own answers) has no skuid that
+ * could be compared: only what is its is looked at. */
 static void put_egress(struct text *to, const struct rules_host *rules)
 {
-    text_append_format(to,
-                       "chain output { type filter hook output priority 0; policy accept;\n"
-                       "meta skuid != %" PRIu32 " accept\n",
-                       rules->egress_uid);
+    text_append_string(to, "chain egress {\n");
     for (size_t i = 0; i < rules->server_count; i++)
         text_append_format(to, "ip daddr " QUAD_FORMAT " meta l4proto { tcp, udp } th dport %u accept\n",
                            QUAD(rules->servers[i].address), (unsigned)rules->servers[i].port);
     text_append_string(to, "meta nfproto != ipv4 goto refuse\n"
                            "ip daddr @blocked goto refuse\n"
                            "fib daddr type != unicast goto refuse\n}\n");
+    text_append_format(to,
+                       "chain output { type filter hook output priority 0; policy accept;\n"
+                       "meta skuid %" PRIu32 " goto egress\n}\n",
+                       rules->egress_uid);
 }
 
 void rules_host(struct text *to, const struct rules_host *rules)

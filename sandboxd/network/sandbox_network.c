@@ -320,7 +320,17 @@ bool network_adopt(struct network *network, int where, const struct fl_network *
     network->has_rules = true; /* or half of them: put in place of what is there */
     network->is_linked = if_nametoindex(INSIDE) != 0;
     network->nft = nft_new(err);
-    bool is_done = network->nft && (!has_way || make_sockets(network, err));
+    namespace_leave(network->networks->home);
+    return network->nft != NULL;
+}
+
+bool network_open(struct network *network, int where, struct error *err)
+{
+    if (!network->rules || network->rules->mode == FL_NETWORK_NONE || network->sockets[0] >= 0)
+        return true;
+    if (!namespace_enter(where, err))
+        return false;
+    bool is_done = make_sockets(network, err);
     namespace_leave(network->networks->home);
     return is_done;
 }

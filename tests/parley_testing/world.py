@@ -1,0 +1,200 @@
+"""Hosts that sandboxes may or may not reach, as a network namespace of the test's own: a DNS server, HTTP, TLS and plain
+TCP and UDP on documentation addresses and on addresses of ranges that no sandbox may reach. One at a time on a machine."""
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HOST = "198.51.100.1"  # this machine's own address on the link
+DNS = "198.51.100.7"
+PLAIN = "203.0.113.7"
+OTHER = "203.0.113.9"
+# The world has them, this machine routes them there: from a sandbox they are out of bounds.
+BLOCKED = ["10.99.99.7", "100.99.99.7", "169.254.99.7", "172.31.99.7", "192.168.99.7", "0.99.99.7", "240.99.99.7"]
+ROUTED = [address for address in BLOCKED if address[:2] not in ("0.", "24")]  # the kernel routes neither 0/8 nor 240/4
+TCP_PORTS = [22, 80, 443, 5432, 8080]
+
+SERVER = r"""
+import json, os, socket, ssl, struct, sys, threading, time
+folder = sys.argv[1]
+
+def serve(listener, talk):
+    while True:
+        connection, _ = listener.accept()
+        threading.Thread(target=run, args=(talk, connection), daemon=True).start()
+
+def run(talk, connection):
+    try:
+        with connection: talk(connection)
+    except OSError: pass
+
+def head_of(connection):
+    data = b''
+    while b'\r\n\r\n' not in data and len(data) < 65536:
+        more = connection.recv(65536)
+        if not more: return ''
+        data += more
+    return data.decode('latin-1')
+
+def answer(connection, text):
+    body = text.encode()
+    connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n' % len(body) + body)
+
+def http(connection):
+    head = head_of(connection)
+    host = [line[6:] for line in head.split('\r\n') if line.lower().startswith('host: ')]
+    answer(connection, 'world ' + (host[0] if host else '-'))
+
+def tls(connection):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder + '/cert.pem', folder + '/key.pem')
+    names = []
+    context.sni_callback = lambda socket_, name, context_: names.append(name)
+    with context.wrap_socket(connection, server_side=True) as secure:
+        head_of(secure)
+        answer(secure, 'secure ' + str(names and names[0]))
+
+def echo(connection):
+    connection.sendall(b'hello %d\n' % connection.getsockname()[1])
+    while True:
+        data = connection.recv(65536)
+        if not data: return
+        connection.sendall(data)
+
+def sink(connection):
+    while connection.recv(1 << 20): pass
+
+def udp(port):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind(('0.0.0.0', port))
+    while True:
+        data, peer = s.recvfrom(2048)
+        if data == b'stream': threading.Thread(target=stream, args=(s, peer), daemon=True).start()
+        else: s.sendto(b'udp ' + data, peer)
+
+def stream(s, peer):
+    for number in range(1200):
+        s.sendto(b'%d' % number, peer)
+        time.sleep(0.05)
+
+def dns_answer(query):
+    at, labels = 12, []
+    while query[at]:
+        labels.append(query[at + 1:at + 1 + query[at]].decode('latin-1').lower())
+        at += 1 + query[at]
+    kind, = struct.unpack('>H', query[at + 1:at + 3])
+    name = '.'.join(labels)
+    with open(folder + '/zone.json') as zone: zone = json.load(zone)
+    with open(folder + '/asked', 'a') as asked: asked.write(name + '\n')
+    addresses = zone.get(name)
+    found = [socket.inet_aton(a) for a in addresses or []] if kind == 1 else []
+    flags = 0x8180 if addresses is not None else 0x8183
+    records = b''.join(b'\xc0\x0c' + struct.pack('>HHIH', 1, 1, zone.get('ttl', 60), 4) + a for a in found)
+    return query[:2] + struct.pack('>HHHHH', flags, 1, len(found), 0, 0) + query[12:at + 5] + records
+
+def dns_udp():
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind(('0.0.0.0', 53))
+    while True:
+        query, peer = s.recvfrom(4096)
+        try: s.sendto(dns_answer(query), peer)
+        except Exception: pass
+
+def dns_tcp(connection):
+    while True:
+        size = connection.recv(2, socket.MSG_WAITALL)
+        if len(size) < 2: return
+        reply = dns_answer(connection.recv(struct.unpack('>H', size)[0], socket.MSG_WAITALL))
+        connection.sendall(struct.pack('>H', len(reply)) + reply)
+
+ROLES = {22: echo, 53: dns_tcp, 80: http, 443: tls, 5432: echo, 8080: echo, 9999: sink}
+for port, talk in ROLES.items():
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(('0.0.0.0', port))
+    listener.listen(128)
+    threading.Thread(target=serve, args=(listener, talk), daemon=True).start()
+threading.Thread(target=dns_udp, daemon=True).start()
+threading.Thread(target=udp, args=(9000,), daemon=True).start()
+open(folder + '/ready', 'w').close()
+sys.stdin.read()
+"""
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True, stdout=subprocess.DEVNULL)
+
+
+class World:
+    """`with World() as world:` `world.zone(name=[addresses])` says what the DNS server answers."""
+
+    def __init__(self):
+        self.lock = open("/run/parley-test-world.lock", "w")
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        self.name = f"pltest{os.getpid()}"
+        self.link = f"plt{os.getpid()}"
+        self.folder = tempfile.mkdtemp(prefix="parley-world-")
+        self.server, self.names = None, {}
+        try:
+            self.make()
+        except BaseException:
+            self.close()
+            raise
+
+    def make(self):
+        ip("netns", "add", self.name)
+        ip("link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", self.name)
+        ip("addr", "add", HOST + "/24", "dev", self.link)
+        ip("link", "set", self.link, "up")
+        ip("-n", self.name, "link", "set", "lo", "up")
+        ip("-n", self.name, "link", "set", "eth0", "up")
+        ip("-n", self.name, "addr", "add", DNS + "/24", "dev", "eth0")
+        for address in [PLAIN, OTHER, *ROUTED]:
+            ip("-n", self.name, "addr", "add", address + "/32", "dev", "lo")
+            ip("route", "add", address + "/32", "via", DNS)
+        ip("-n", self.name, "route", "add", "default", "via", HOST)
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                        "-keyout", self.folder + "/key.pem", "-out", self.folder + "/cert.pem", "-days", "2",
+                        "-subj", "/CN=world.example"], check=True, stderr=subprocess.DEVNULL)
+        self.zone()
+        self.server = subprocess.Popen(["ip", "netns", "exec", self.name, sys.executable, "-c", SERVER, self.folder],
+                                       stdin=subprocess.PIPE)
+        deadline = time.monotonic() + 30
+        while not os.path.exists(self.folder + "/ready"):
+            if self.server.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError("the world's servers do not start")
+            time.sleep(0.02)
+
+    def zone(self, ttl=60, **names):
+        """Adds names ("_" for "." in keywords is not needed: pass a dict with **)."""
+        self.names.update(names, ttl=ttl)
+        with open(self.folder + "/zone.new", "w") as zone:
+            json.dump(self.names, zone)
+        os.rename(self.folder + "/zone.new", self.folder + "/zone.json")
+
+    def asked(self):
+        """The names that the DNS server was asked for."""
+        try:
+            with open(self.folder + "/asked") as asked:
+                return asked.read().split()
+        except OSError:
+            return []
+
+    def close(self):
+        if self.server:
+            self.server.stdin.close()
+            self.server.wait()
+        subprocess.run(["ip", "link", "del", self.link], stderr=subprocess.DEVNULL)
+        subprocess.run(["ip", "netns", "del", self.name], stderr=subprocess.DEVNULL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.lock.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
