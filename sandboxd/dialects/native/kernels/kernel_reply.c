@@ -7,6 +7,8 @@
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 
+#include <stdio.h>
+
 static const uint64_t KEEPALIVE_NS = UINT64_C(10) * 1000000000;
 
 struct kernel_reply {
@@ -83,11 +85,20 @@ static void end_stream(struct kernel_reply *reply)
     reply_over(reply);
 }
 
+/* The run was recorded before it was asked for. */
+static void record_failure(struct http_request *request, const struct error *err)
+{
+    char detail[96];
+    (void)snprintf(detail, sizeof detail, "kernel=%.64s", http_request_parameter(request, "id"));
+    plane_record_failure(request, "code.run", detail, error_http_status(err->kind), err->message);
+}
+
 static void fail(struct kernel_reply *reply, const struct error *err)
 {
     struct http_request *request = reply->request;
     if (!reply->streaming) {
         reply_over(reply);
+        record_failure(request, err);
         http_reply_error(request, err);
         return;
     }
