@@ -129,6 +129,26 @@ void plane_record_refusal(const struct http_request *request, const struct capab
     spool_refusal(plane_of(request)->spool, &record);
 }
 
+void plane_record_read(const struct http_request *request)
+{
+    const struct capability_claims *claims = &caller_of(request)->claims;
+    char links[CAPABILITY_LINKS_TEXT_BYTES];
+    capability_links_format(claims, links);
+    struct spool_record record = {.action = "read",
+                                  .outcome = "ok",
+                                  .principal = claims->principal,
+                                  .actor = claims->actor,
+                                  .thread_id = claims->thread_id,
+                                  .sandbox_id = claims->sandbox_id,
+                                  .lease = claims->lease,
+                                  .jti = claims->jti,
+                                  .links = links,
+                                  .remote = http_request_remote(request),
+                                  .request_id = http_request_id(request),
+                                  .detail = http_request_route(request)->path};
+    spool_read(plane_of(request)->spool, &record);
+}
+
 /* The identity of a request during which its sandbox counts as used. */
 struct staying {
     struct caller caller; /* first: it is the identity's shape */

@@ -13,6 +13,14 @@
 
 #define PLANE_AFTER_EXPIRY_S 3600 /* what began in time may go on for so long: an exec, an upload, a download */
 
+struct port_pool;
+
+/** Where ports are origins of their own. */
+struct plane_previews {
+    const char *domain; /* of "{port}-{sandbox}.{domain}" */
+    bool is_secure;     /* clients come by https */
+};
+
 /** The http server's context begins with this. */
 struct plane {
     struct sandboxes *sandboxes;
@@ -24,6 +32,8 @@ struct plane {
     atomic_uint unjudged;        /* sockets without a token now, over all loops */
     void (*beat)(void *context); /* a heartbeat is to go at once; any thread */
     void *beat_context;
+    struct plane_previews previews;
+    struct port_pool *port_pools[SANDBOXES_LOOPS_MAX]; /* each belongs to its loop; NULL before and after */
     /** Judges a token that came behind the head, on a route that takes HTTP_LATER, as one in the head would have been,
      *  and makes its claims the request's identity. With an identity there already it must be of the same sandbox,
      *  principal and lease: FORBIDDEN. Else as authorize (front/authorize.h); refusals are in the spool then. */
@@ -55,6 +65,9 @@ bool plane_audit(const struct http_request *request, struct error *err, const ch
  * 0: it sees none. As far as there is room: nothing is kept from being done by it. */
 void plane_record_failure(const struct http_request *request, const char *action, const char *detail, int status,
                           const char *why);
+
+/** Counts the request as a read, or another use that changes nothing of ours: one record a token and second. */
+void plane_record_read(const struct http_request *request);
 
 struct plane_refusal {
     const char *action, *reason; /* "refuse", "stream.cut"; one word each */

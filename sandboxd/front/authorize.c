@@ -11,28 +11,6 @@ static const int64_t CONTACT_MS = 3600 * INT64_C(1000); /* long-lived tokens hol
 
 /* ---- the spool ---- */
 
-static void record_read(const struct http_request *request, const struct http_route *route,
-                        const struct capability_claims *claims)
-{
-    if (strcmp(route->method, "GET") != 0)
-        return;
-    char links[CAPABILITY_LINKS_TEXT_BYTES];
-    capability_links_format(claims, links);
-    struct spool_record record = {.action = "read",
-                                  .outcome = "ok",
-                                  .principal = claims->principal,
-                                  .actor = claims->actor,
-                                  .thread_id = claims->thread_id,
-                                  .sandbox_id = claims->sandbox_id,
-                                  .lease = claims->lease,
-                                  .jti = claims->jti,
-                                  .links = links,
-                                  .remote = http_request_remote(request),
-                                  .request_id = http_request_id(request),
-                                  .detail = route->path};
-    spool_read(plane_of(request)->spool, &record);
-}
-
 static bool refuse(const struct http_request *request, const struct capability_claims *claims, const char *reason,
                    const struct error *err)
 {
@@ -193,8 +171,9 @@ static bool look_first(struct http_request *request, const struct http_route *ro
     struct caller *caller = judge(request, token, err);
     if (!caller)
         return false;
-    record_read(request, route, &caller->claims);
     set_caller(request, caller);
+    if (strcmp(route->method, "GET") == 0)
+        plane_record_read(request);
     return true;
 }
 

@@ -6,8 +6,10 @@
 #include "sandboxd/dialects/native/kernels/kernels_routes.h"
 #include "sandboxd/dialects/native/metrics.h"
 #include "sandboxd/dialects/native/native.h"
+#include "sandboxd/dialects/native/previews/previews.h"
 #include "sandboxd/dialects/native/socket/socket.h"
 #include "sandboxd/dialects/node.h"
+#include "sandboxd/dialects/port_pool.h"
 #include "sandboxd/front/authorize.h"
 #include "sandboxd/front/heartbeat.h"
 #include "sandboxd/front/ship.h"
@@ -204,6 +206,8 @@ static void on_loop_started(struct loop *loop, void *context)
 {
     struct front *front = context;
     front->context.caches[loop_index(loop)] = capability_cache_new(AUTHORIZE_CACHE_SLOTS);
+    front->context.plane.port_pools[loop_index(loop)] =
+        port_pool_new(loop, front->context.plane.sandboxes);
     sandboxes_loop_started(front->context.plane.sandboxes, loop);
     streams_loop_started(front->streams, loop);
 }
@@ -213,6 +217,7 @@ static void on_loop_ending(struct loop *loop, void *context)
     struct front *front = context;
     streams_loop_ending(front->streams, loop);
     sandboxes_loop_ending(front->context.plane.sandboxes, loop);
+    port_pool_free(TAKE(front->context.plane.port_pools[loop_index(loop)]));
     capability_cache_free(TAKE(front->context.caches[loop_index(loop)]));
 }
 
@@ -297,6 +302,7 @@ static struct http_server *start_server(struct front *front, struct error *err)
         .name = "front",
         .routes = front->routes,
         .route_count = front->route_count,
+        .host_rule = {front->settings->preview_domain, previews_route()},
         .authorize = authorize,
         .loop_started = on_loop_started,
         .loop_ending = on_loop_ending,
@@ -434,6 +440,9 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
     front->context.plane.sandboxes = sandboxes;
     front->context.plane.seal = seal;
     front->context.plane.omit_argv = !front->settings->audit_argv;
+    front->context.plane.previews.domain = front->settings->preview_domain;
+    front->context.plane.previews.is_secure =
+        front->settings->advertise_url && text_starts_with(front->settings->advertise_url, "https://");
     front->context.plane.beat = on_news;
     front->context.plane.beat_context = front;
     front->context.plane.judge = authorize_late;

@@ -142,7 +142,7 @@ static void end_orphan(void *cookie, struct http_request *request)
     struct registry *registry = cookie;
     const struct caller *caller = find_caller(request);
     AUTO_REGISTRY_VIEW view = {0};
-    if (!caller || !(http_request_route(request)->carriers & HTTP_LATER) ||
+    if (!caller || !(http_request_route(request)->carriers & (HTTP_LATER | HTTP_PROXIES)) ||
         !registry_find(registry, caller->claims.sandbox_id, &view) || view.state != REGISTRY_ENDED)
         return;
     struct error err = {0};
@@ -167,11 +167,11 @@ void streams_sandbox_ended(struct streams *streams)
 
 /* ---- time ---- */
 
-/* How long after the token's end: a socket gets fresh tokens itself, so none. */
+/* How long after the token's end: a socket gets fresh tokens itself, and what a port serves has no end, so none. */
 static int64_t allowance_s(const struct http_request *request)
 {
-    bool is_socket = http_request_route(request)->carriers & HTTP_LATER;
-    return CAPABILITY_LEEWAY_S + (is_socket ? 0 : PLANE_AFTER_EXPIRY_S);
+    bool is_endless = http_request_route(request)->carriers & (HTTP_LATER | HTTP_PROXIES);
+    return CAPABILITY_LEEWAY_S + (is_endless ? 0 : PLANE_AFTER_EXPIRY_S);
 }
 
 static void sweep_one(void *cookie, struct http_request *request)

@@ -4,6 +4,7 @@
 #include "shared/base/text.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #define FIELD(name) offsetof(struct settings, name)
 
@@ -14,6 +15,8 @@ static const struct config_row ROWS[] = {
     {"listen_host", CONFIG_TEXT, FIELD(listen_host), "127.0.0.1", 0, 0, "address to listen on"},
     {"sandboxd_port", CONFIG_NUMBER, FIELD(port), "8701", 0, 65535, "TCP port, 0: any free one"},
     {"advertise_url", CONFIG_TEXT, FIELD(advertise_url), NULL, 0, 0, "URL that clients are told"},
+    {"preview_domain", CONFIG_TEXT, FIELD(preview_domain), "localhost", 0, 0,
+     "ports are origins below it: PORT-SANDBOX.DOMAIN"},
     {"insecure_http", CONFIG_SWITCH, FIELD(insecure_http), "false", 0, 0, "listen beyond loopback without TLS"},
     {"loops", CONFIG_NUMBER, FIELD(loops), "0", 0, 64, "event loops, 0: one a CPU"},
     {"slots_max", CONFIG_NUMBER, FIELD(slots_max), "200", 1, SLOTS, "sandboxes at once, 1..4000"},
@@ -78,6 +81,15 @@ static bool check_egress(const char *most, struct error *err)
     return error_set(err, ERROR_INVALID, "egress_max: \"%.32s\" is none of none, allow, public", most);
 }
 
+/* Host names are compared in small letters. */
+static bool check_domain(const char *domain, struct error *err)
+{
+    bool is_sound = text_is_made_of(domain, 180, "-.") && domain[0] != '.' && domain[strlen(domain) - 1] != '.';
+    for (const char *c = domain; is_sound && *c != '\0'; c++)
+        is_sound = *c < 'A' || *c > 'Z';
+    return is_sound || error_set(err, ERROR_INVALID, "preview_domain: \"%.64s\" is no host name in small letters", domain);
+}
+
 static bool check_sync(const char *sync, struct error *err)
 {
     if (text_equal(sync, "batch") || text_equal(sync, "always"))
@@ -91,7 +103,8 @@ bool settings_load(struct settings *settings, int argc, char *const argv[], stru
     if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err) ||
         !config_check_listener(loaded.listen_host, loaded.insecure_http, err) ||
         !config_set_log_level(loaded.log_level, err) || !check_sync(loaded.audit_sync, err) ||
-        !check_words(&loaded, err) || !check_egress(loaded.egress_max, err))
+        !check_words(&loaded, err) || !check_egress(loaded.egress_max, err) ||
+        !check_domain(loaded.preview_domain, err))
         return false;
     *settings = loaded;
     loaded = (struct settings){0};

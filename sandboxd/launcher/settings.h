@@ -14,6 +14,7 @@ struct settings {
     char *listen_host;      /* a numeric address; beyond loopback only with insecure_http (TLS comes later) */
     int64_t port;           /* 0..65535; 0: the kernel chooses, the front logs it */
     char *advertise_url;    /* what clients are told; NULL: made of listen_host and port */
+    char *preview_domain;   /* ports of sandboxes are origins below it: PORT-SANDBOX.DOMAIN */
     bool insecure_http;     /* allows a listener beyond loopback without TLS */
     int64_t loops;          /* event loops of the front, 0: one a CPU, at most 64 */
     int64_t slots_max;      /* sandboxes at once, 1..4000 */

@@ -85,3 +85,10 @@ const char *http_request_credential(const struct http_request *request)
 {
     return request->credential;
 }
+
+void http_request_set_credential(struct http_request *request, const char *credential)
+{
+    char *copy = memory_string(credential);
+    free(request->late_credential);
+    request->credential = request->late_credential = copy;
+}

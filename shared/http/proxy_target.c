@@ -20,7 +20,7 @@ static char *value_of(const char *piece, size_t size, const char *name)
 bool http_proxy_find_token(struct http_request *request, struct error *err)
 {
     const char *at = request->head.query;
-    if ((request->match.route->carriers & HTTP_QUERY) == 0)
+    if ((request->match.route->carriers & (HTTP_QUERY | HTTP_LATER)) == 0)
         return true;
     while (at != NULL && *at != '\0') {
         size_t size = strcspn(at, "&");

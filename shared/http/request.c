@@ -69,7 +69,7 @@ static bool find_route(struct http_request *request, struct error *err)
     const struct http_head *head = &request->head;
     const char *host = http_head_field(head, "host");
     size_t size;
-    if (rule->route == NULL || host == NULL || !is_of_rule(host, rule->suffix, &size))
+    if (rule->route == NULL || rule->suffix == NULL || host == NULL || !is_of_rule(host, rule->suffix, &size))
         return http_routes_find(server->routes, head->method, head->path, &request->match, request->allow, err);
     http_match_host(&request->match, rule->route, host, size);
     return true;
@@ -213,6 +213,7 @@ void http_request_free(struct http_request *request)
     http_websocket_free(request->websocket);
     http_tunnel_free(request->tunnel);
     free(request->protocol_bearer);
+    free(request->late_credential);
     free(request->query_token);
     http_pour_done(request);
     http_file_done(request);

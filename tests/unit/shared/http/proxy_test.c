@@ -218,7 +218,7 @@ static void test_no_upstream(void)
     close(taken);
     upstream_port = kept;
     int client = client_open();
-    client_say(client, GET);
+    client_say(client, "GET /p/soon HTTP/1.1\r\nHost: h\r\n\r\n");
     int upstream = upstream_accept(); /* which says nothing */
     client_read_reply(client, answer, sizeof answer);
     HAS(answer, "HTTP/1.1 504 ");

@@ -1,0 +1,195 @@
+#include "sandboxd/dialects/port_relay.h"
+
+#include "sandboxd/dialects/port_pool.h"
+#include "sandboxd/sandbox/ports.h"
+#include "shared/base/memory.h"
+#include "shared/base/text.h"
+
+#include <string.h>
+
+/* One request, from here until `over`. */
+struct passage {
+    struct http_proxy_order order; /* the dialect's; its texts are copies */
+    struct plane *plane;
+    struct loop *loop;
+    uint64_t number;
+    char sandbox_id[CAPABILITY_ID_BYTES];
+    uint16_t port;
+    bool is_dialling, is_gone;
+    bool is_connected; /* the connection is this request's */
+};
+
+static struct port_pool *pool_of(const struct passage *passage)
+{
+    return passage->plane->port_pools[loop_index(passage->loop)];
+}
+
+static void free_passage(struct passage *passage)
+{
+    for (size_t i = 0; i < passage->order.header_count; i++) {
+        free((char *)(uintptr_t)passage->order.headers[i].name);
+        free((char *)(uintptr_t)passage->order.headers[i].value);
+    }
+    free((void *)(uintptr_t)passage->order.headers);
+    free((char *)(uintptr_t)passage->order.target);
+    free((char *)(uintptr_t)passage->order.host);
+    free((void *)(uintptr_t)passage->order.body);
+    free(passage);
+}
+
+static void hang_up(struct passage *passage)
+{
+    if (passage->is_connected)
+        ports_hung_up(passage->plane->sandboxes, passage->sandbox_id);
+    passage->is_connected = false;
+}
+
+static void end(struct passage *passage)
+{
+    hang_up(passage);
+    if (passage->order.over != NULL)
+        passage->order.over(passage->order.cookie);
+    free_passage(passage);
+}
+
+/* ---- what http_proxy asks ---- */
+
+static bool on_answer_header(void *cookie, const char *name, const char **value)
+{
+    const struct passage *passage = cookie;
+    const struct http_proxy_order *order = &passage->order;
+    return order->answer_header == NULL || order->answer_header(order->cookie, name, value);
+}
+
+static void on_kept(void *cookie, struct loop_watch *upstream)
+{
+    struct passage *passage = cookie;
+    if (pool_of(passage) == NULL) {
+        loop_watch_free(upstream);
+        return;
+    }
+    passage->is_connected = false;
+    port_pool_give(pool_of(passage), passage->sandbox_id, passage->port, upstream);
+}
+
+static void on_over(void *cookie)
+{
+    end(cookie);
+}
+
+static void dial(struct passage *passage, struct http_request *request);
+
+/* The server closed a connection that was idle, as the request was on its way. */
+static void on_stale(void *cookie, struct http_request *request)
+{
+    hang_up(cookie);
+    dial(cookie, request);
+}
+
+static void pass(struct passage *passage, struct http_request *request, int fd, struct loop_watch *idle)
+{
+    struct http_proxy_order order = passage->order;
+    passage->is_connected = true;
+    order.upstream = fd;
+    order.kept_upstream = idle;
+    order.answer_header = on_answer_header;
+    order.kept = on_kept;
+    order.stale = idle != NULL ? on_stale : NULL;
+    order.over = on_over;
+    order.cookie = passage;
+    http_proxy(request, &order);
+}
+
+/* ---- a connection ---- */
+
+static void on_gone(void *cookie)
+{
+    struct passage *passage = cookie;
+    passage->is_gone = true;
+    if (!passage->is_dialling)
+        end(passage);
+}
+
+static void on_dialled(void *cookie, int fd, const struct error *err)
+{
+    struct passage *passage = cookie;
+    AUTO_FD int taken = fd;
+    passage->is_dialling = false;
+    passage->is_connected = taken >= 0;
+    struct http_request *request = passage->is_gone ? NULL : http_request_find(passage->loop, passage->number);
+    if (request == NULL) {
+        end(passage);
+    } else if (taken < 0) {
+        struct error copy = *err;
+        http_request_when_gone(request, NULL, NULL);
+        end(passage);
+        http_reply_error(request, &copy);
+    } else {
+        pass(passage, request, TAKE_FD(taken), NULL);
+    }
+}
+
+static void dial(struct passage *passage, struct http_request *request)
+{
+    passage->is_dialling = true;
+    http_request_when_gone(request, on_gone, passage);
+    ports_dial(passage->plane->sandboxes, passage->sandbox_id, passage->port, on_dialled, passage);
+}
+
+/* What may be asked twice, should the idle connection turn out to be closed. */
+static bool may_reuse(const struct http_request *request)
+{
+    const char *method = http_request_method(request);
+    bool is_safe = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    return is_safe && http_body_length(request) == 0 && http_request_header(request, "upgrade") == NULL;
+}
+
+/* A paused sandbox goes on when it is dialled, and one that has ended says so. */
+static bool is_running(const struct passage *passage)
+{
+    AUTO_REGISTRY_VIEW view = {0};
+    struct registry *registry = sandboxes_registry(passage->plane->sandboxes);
+    return registry_find(registry, passage->sandbox_id, &view) && view.state == REGISTRY_LIVE && !view.paused;
+}
+
+static struct loop_watch *find_idle(const struct passage *passage, const struct http_request *request)
+{
+    if (!may_reuse(request) || pool_of(passage) == NULL || !is_running(passage))
+        return NULL;
+    return port_pool_take(pool_of(passage), passage->sandbox_id, passage->port);
+}
+
+static void copy_order(struct http_proxy_order *to, const struct http_proxy_order *from)
+{
+    *to = *from;
+    to->target = memory_string(from->target);
+    to->host = memory_string(from->host);
+    to->body = from->body_replaced ? memory_copy(from->body != NULL ? from->body : "", from->body_size) : NULL;
+    struct http_pair *headers = memory_array(from->header_count + 1, sizeof *headers);
+    for (size_t i = 0; i < from->header_count; i++)
+        headers[i] = (struct http_pair){memory_string(from->headers[i].name), memory_string(from->headers[i].value)};
+    to->headers = headers;
+}
+
+static struct passage *new_passage(struct http_request *request, uint16_t port, const struct http_proxy_order *order)
+{
+    struct passage *passage = memory_new(sizeof *passage);
+    copy_order(&passage->order, order);
+    passage->plane = plane_of(request);
+    passage->loop = http_request_loop(request);
+    passage->number = http_request_number(request);
+    passage->port = port;
+    memcpy(passage->sandbox_id, caller_of(request)->claims.sandbox_id, sizeof passage->sandbox_id);
+    return passage;
+}
+
+void port_relay(struct http_request *request, uint16_t port, const struct http_proxy_order *order)
+{
+    plane_stay(request);
+    struct passage *passage = new_passage(request, port, order);
+    struct loop_watch *idle = find_idle(passage, request);
+    if (idle != NULL)
+        pass(passage, request, -1, idle);
+    else
+        dial(passage, request);
+}

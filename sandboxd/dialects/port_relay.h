@@ -1,0 +1,14 @@
+/** port_relay.h - a request that goes on to what listens on a port of a sandbox: over a connection that is idle, or a new
+ *  one. For every dialect that lets clients through to ports. */
+#pragma once
+
+#include "sandboxd/dialects/plane.h"
+#include "shared/http/proxy.h"
+
+#define PORT_RELAY_BODY_BYTES      ((size_t)16 << 30) /* of one request to a port */
+#define PORT_RELAY_HEAD_TIMEOUT_MS 600000             /* a server's own time limit is shorter, or it has none */
+
+/** As http_proxy, of an authorised request (caller_of); `upstream` and `kept_upstream`, `kept` and `stale` of the order
+ *  are not looked at. The sandbox is in use until the exchange is over. It is answered by what
+ *  ports_dial says where there is no connection. What caller_of gave before is gone. */
+void port_relay(struct http_request *request, uint16_t port, const struct http_proxy_order *order);
