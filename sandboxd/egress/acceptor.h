@@ -1,4 +1,5 @@
-/** acceptor.h - accepts connections on a listening socket; when it cannot (no descriptors), it waits a while. One loop. */
+/** acceptor.h - accepts connections on a listening socket; when it cannot (no descriptors), it waits a while. One loop.
+ */
 #pragma once
 
 #include "shared/http/loop.h"

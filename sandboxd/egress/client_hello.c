@@ -16,8 +16,8 @@ struct client_hello {
     SSL *tls;
     BIO *input; /* the SSL's */
     size_t size;
-    bool was_read;      /* a whole ClientHello came */
-    const char *wrong;  /* NULL, or why its name cannot be had */
+    bool was_read;     /* a whole ClientHello came */
+    const char *wrong; /* NULL, or why its name cannot be had */
     char name[HOST_NAME_BYTES];
 };
 

@@ -51,9 +51,7 @@ int dns_query_read(struct dns_query *query, const void *data, size_t size)
     query->has_edns = ldns_pkt_edns(packet);
     if (query->has_edns) {
         uint16_t said = ldns_pkt_edns_udp_size(packet);
-        query->udp_bytes = said < DNS_UDP_BYTES        ? DNS_UDP_BYTES
-                           : said > DNS_UDP_BYTES_MOST ? DNS_UDP_BYTES_MOST
-                                                       : said;
+        query->udp_bytes = said < DNS_UDP_BYTES ? DNS_UDP_BYTES : said > DNS_UDP_BYTES_MOST ? DNS_UDP_BYTES_MOST : said;
     }
     return read_question(query, packet);
 }

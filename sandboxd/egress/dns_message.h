@@ -6,11 +6,11 @@
 
 #include <stdint.h>
 
-#define DNS_MESSAGE_BYTES   65535
-#define DNS_QUERY_BYTES     1232 /* a longer query is none */
-#define DNS_ADDRESSES       16   /* of one name; more are left out */
-#define DNS_UDP_BYTES       512  /* to one who says no more (RFC 6891) */
-#define DNS_UDP_BYTES_MOST  1232
+#define DNS_MESSAGE_BYTES  65535
+#define DNS_QUERY_BYTES    1232 /* a longer query is none */
+#define DNS_ADDRESSES      16   /* of one name; more are left out */
+#define DNS_UDP_BYTES      512  /* to one who says no more (RFC 6891) */
+#define DNS_UDP_BYTES_MOST 1232
 
 enum dns_rcode { DNS_OK, DNS_FORMERR, DNS_SERVFAIL, DNS_NXDOMAIN, DNS_NOTIMP, DNS_REFUSED };
 enum dns_type { DNS_A = 1, DNS_AAAA = 28, DNS_ANY = 255 };

@@ -66,11 +66,8 @@ static void add_sandbox(struct house *house, const struct eg_sandbox *said, stru
                         const int fds[static EG_FDS])
 {
     struct sandbox *sandbox = memory_new(sizeof *sandbox);
-    *sandbox = (struct sandbox){.next = house->sandboxes,
-                                .house = house,
-                                .number = said->number,
-                                .policy = policy,
-                                .pins = pins_new()};
+    *sandbox = (struct sandbox){
+        .next = house->sandboxes, .house = house, .number = said->number, .policy = policy, .pins = pins_new()};
     memcpy(sandbox->id, said->id, sizeof sandbox->id);
     house->sandboxes = sandbox;
     sandbox->dns = dns_server_new(sandbox, fds[EG_FD_DNS_UDP], fds[EG_FD_DNS_TCP]);

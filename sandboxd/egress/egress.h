@@ -1,11 +1,11 @@
-/** egress.h - the egress process from its configuration to its end: one loop that serves the sandboxes that the launcher
- *  names. */
+/** egress.h - the egress process from its configuration to its end: one loop that serves the sandboxes that the
+ * launcher names. */
 #pragma once
 
 #include "sandboxd/egress/house.h"
 
 struct egress_options {
-    int launcher;          /* SOCK_SEQPACKET, blocking; the first message, EG_CONFIG, is read here. Taken over */
+    int launcher; /* SOCK_SEQPACKET, blocking; the first message, EG_CONFIG, is read here. Taken over */
     struct house_face face;
     /** Gives up all rights; after all that needs files was read. */
     bool (*confine)(const struct eg_config *config, struct error *err);

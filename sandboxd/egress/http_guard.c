@@ -21,10 +21,10 @@ struct http_guard {
     /* Of the request, pointing into `head`; valid while it is parsed. */
     struct piece url, field, host;
     unsigned hosts, codings, lengths;
-    bool was_checked; /* all of the head was seen, and is allowed */
-    const char *framing; /* of a chunked body: from here on no data was seen; NULL in others */
+    bool was_checked;      /* all of the head was seen, and is allowed */
+    const char *framing;   /* of a chunked body: from here on no data was seen; NULL in others */
     bool had_cr, wants_cr; /* the byte before was one; data ended before this one */
-    struct error *err; /* of the call that runs */
+    struct error *err;     /* of the call that runs */
 };
 
 static int wrong(struct http_guard *guard, const char *what)
@@ -158,7 +158,8 @@ static bool is_token(const char *text, size_t length)
     return length > 0;
 }
 
-/* What the parser is lenient about: every line behind the first is NAME ":" VALUE. `length` is without the empty line. */
+/* What the parser is lenient about: every line behind the first is NAME ":" VALUE. `length` is without the empty line.
+ */
 static bool has_strict_lines(const char *head, size_t length)
 {
     const char *end = head + length;

@@ -16,8 +16,7 @@ struct launcher_line_face {
 };
 
 /** The socket (non-blocking) belongs to the line. Loop thread. */
-struct launcher_line *launcher_line_new(struct loop *loop, int socket,
-                                        const struct launcher_line_face *face) MUST_USE;
+struct launcher_line *launcher_line_new(struct loop *loop, int socket, const struct launcher_line_face *face) MUST_USE;
 /** Answers that are awaited never come. NULL is allowed. */
 void launcher_line_free(struct launcher_line *line);
 

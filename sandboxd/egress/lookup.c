@@ -210,10 +210,23 @@ static bool is_in(const char *name, const char *zone)
 /* Names that the host's own network may know and that say something about it (RFC 6303, RFC 6761, RFC 6762). */
 static bool is_internal(const char *name)
 {
-    static const char *const ZONES[] = {
-        "local",        "localdomain",     "internal",         "intranet",         "private",          "corp",
-        "home",         "lan",             "home.arpa",        "invalid",          "onion",            "0.in-addr.arpa",
-        "10.in-addr.arpa", "127.in-addr.arpa", "254.169.in-addr.arpa", "168.192.in-addr.arpa", "ip6.arpa"};
+    static const char *const ZONES[] = {"local",
+                                        "localdomain",
+                                        "internal",
+                                        "intranet",
+                                        "private",
+                                        "corp",
+                                        "home",
+                                        "lan",
+                                        "home.arpa",
+                                        "invalid",
+                                        "onion",
+                                        "0.in-addr.arpa",
+                                        "10.in-addr.arpa",
+                                        "127.in-addr.arpa",
+                                        "254.169.in-addr.arpa",
+                                        "168.192.in-addr.arpa",
+                                        "ip6.arpa"};
     if (strchr(name, '.') == NULL)
         return true;
     for (size_t i = 0; i < sizeof ZONES / sizeof ZONES[0]; i++) {
@@ -236,9 +249,8 @@ static bool answer_here(struct lookup *lookup)
     struct dns_addresses *addresses = &lookup->result.addresses;
     uint16_t ports[POLICY_PORTS];
     if (is_in(lookup->name, "localhost")) {
-        *addresses = (struct dns_addresses){.count = lookup->type == DNS_A,
-                                            .addresses = {htonl(INADDR_LOOPBACK)},
-                                            .ttl_s = TTL_MOST_S};
+        *addresses = (struct dns_addresses){
+            .count = lookup->type == DNS_A, .addresses = {htonl(INADDR_LOOPBACK)}, .ttl_s = TTL_MOST_S};
         return true;
     }
     if (policy_is_public(lookup->sandbox->policy)) {

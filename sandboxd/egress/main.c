@@ -35,9 +35,8 @@ int main(int argc, char *argv[])
     }
     unsetenv(LAUNCHER_EGRESS_ENVIRONMENT);
     (void)fcntl((int)fd, F_SETFD, FD_CLOEXEC);
-    const struct egress_options options = {.launcher = (int)fd,
-                                           .face = {.destination = proxy_destination, .dial = proxy_dial},
-                                           .confine = rights_give_up};
+    const struct egress_options options = {
+        .launcher = (int)fd, .face = {.destination = proxy_destination, .dial = proxy_dial}, .confine = rights_give_up};
     if (egress_run(&options, &err))
         return 0;
     log_error("egress", "%s", err.message);

@@ -1,5 +1,5 @@
-/** pipe_stock.h - pipes for splice(2), kept for the next one who needs one: a connection has one only while bytes are in
- *  it. One loop. */
+/** pipe_stock.h - pipes for splice(2), kept for the next one who needs one: a connection has one only while bytes are
+ * in it. One loop. */
 #pragma once
 
 #include "shared/base/cleanup.h"

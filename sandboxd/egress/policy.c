@@ -17,8 +17,8 @@ static bool add_rule(struct policy *policy, const char *text, size_t length, str
 {
     char entry[EGRESS_RULE_BYTES];
     if (length >= sizeof entry || policy->count == EGRESS_RULES_MAX)
-        return error_set(err, ERROR_INVALID, "egress: an entry of over %zu bytes, or over %d of them",
-                         sizeof entry - 1, EGRESS_RULES_MAX);
+        return error_set(err, ERROR_INVALID, "egress: an entry of over %zu bytes, or over %d of them", sizeof entry - 1,
+                         EGRESS_RULES_MAX);
     memcpy(entry, text, length);
     entry[length] = '\0';
     struct egress_rule *rule = &policy->rules[policy->count];

@@ -90,7 +90,8 @@ static const char *address_text(const struct connection *connection, char to[sta
     return inet_ntop(AF_INET, &address, to, INET_ADDRSTRLEN);
 }
 
-/* What a client shows its user: a TLS alert, or a reply that says why. Best effort: whatever the socket takes at once. */
+/* What a client shows its user: a TLS alert, or a reply that says why. Best effort: whatever the socket takes at once.
+ */
 static void tell_client(const struct connection *connection, const char *why)
 {
     char text[1024];
@@ -149,8 +150,8 @@ static void on_ended(void *cookie, const struct error *err)
 {
     struct connection *connection = cookie;
     const struct sandbox *sandbox = connection->proxy->sandbox;
-    bool is_refused = err != NULL && (err->kind == ERROR_FORBIDDEN || err->kind == ERROR_INVALID ||
-                                      err->kind == ERROR_TOO_LARGE);
+    bool is_refused =
+        err != NULL && (err->kind == ERROR_FORBIDDEN || err->kind == ERROR_INVALID || err->kind == ERROR_TOO_LARGE);
     if (is_refused) {
         refuse(connection, err->message);
         return;
@@ -197,7 +198,8 @@ static void on_looked_up(void *cookie, const struct lookup_result *result UNUSED
         begin_relay(connection);
         return;
     }
-    refuse(connection, text_format(why, sizeof why, "it is no address of %s", connection->name) ? why : "wrong address");
+    refuse(connection,
+           text_format(why, sizeof why, "it is no address of %s", connection->name) ? why : "wrong address");
 }
 
 /* The name is allowed; now whether the address is one of its. An answer may have been given before this process was. */
@@ -210,8 +212,7 @@ static void on_named(struct connection *connection)
         return;
     }
     connection->stage = STAGE_LOOKUP;
-    struct lookup *lookup =
-        lookup_start(connection->proxy->sandbox, connection->name, DNS_A, on_looked_up, connection);
+    struct lookup *lookup = lookup_start(connection->proxy->sandbox, connection->name, DNS_A, on_looked_up, connection);
     if (lookup != NULL)
         connection->lookup = lookup;
 }
@@ -292,8 +293,7 @@ static void begin(struct connection *connection)
         return;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    connection->timer =
-        loop_timer_start(house->loop, clock_boot_ns() + FIRST_BYTES_S * SECOND, on_late, connection);
+    connection->timer = loop_timer_start(house->loop, clock_boot_ns() + FIRST_BYTES_S * SECOND, on_late, connection);
     loop_watch_readable(connection->client, on_readable, connection);
 }
 

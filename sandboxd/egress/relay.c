@@ -138,8 +138,8 @@ static ssize_t pull_spliced(struct flow *flow)
 {
     if (flow->ends[0] < 0 && !pipe_stock_take(flow->relay->options.pipes, flow->ends))
         return -1;
-    ssize_t got = splice(loop_watch_fd(flow->from), NULL, flow->ends[1], NULL, SPLICE_BYTES,
-                         SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    ssize_t got =
+        splice(loop_watch_fd(flow->from), NULL, flow->ends[1], NULL, SPLICE_BYTES, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
     flow->in_pipe += got > 0 ? (size_t)got : 0;
     return got;
 }

@@ -16,7 +16,7 @@ struct relay_options {
     struct pipe_stock *pipes;
     struct loop_watch *client; /* connected, non-blocking; the relay's now, and nothing is asked of it any more */
     int server;                /* connected or connecting, non-blocking; the relay's now */
-    const void *first;  /* to the server before anything else; copied */
+    const void *first;         /* to the server before anything else; copied */
     size_t first_bytes;
     /** NULL: all that the client says goes to the server. Else it appends what may go; false ends the connection. */
     bool (*filter)(void *cookie, const void *data, size_t size, struct text *out, struct error *err);

@@ -2,8 +2,8 @@
  * sandboxes with egress say on their way out: names (DNS), and the first bytes of TLS and HTTP.
  *
  *  The launcher starts the program parley-egress with its end as the descriptor that the environment variable
- * PARLEY_EGRESS_FD names. A SOCK_SEQPACKET pair; one message is one packet of a fixed size for its type, integers in host order, texts
- * NUL-padded. Both ends treat the other's bytes as hostile. */
+ * PARLEY_EGRESS_FD names. A SOCK_SEQPACKET pair; one message is one packet of a fixed size for its type, integers in
+ * host order, texts NUL-padded. Both ends treat the other's bytes as hostile. */
 #pragma once
 
 #include "shared/base/error.h"
@@ -72,10 +72,10 @@ struct eg_gone {
  * empty the set when it sends it. */
 struct eg_pin {
     uint64_t number;
-    uint32_t count;                          /* 1..LAUNCHER_EGRESS_PINS */
-    uint32_t ttl_s;                          /* 1..86400; a pin that is there lives at least so long */
+    uint32_t count;                           /* 1..LAUNCHER_EGRESS_PINS */
+    uint32_t ttl_s;                           /* 1..86400; a pin that is there lives at least so long */
     uint32_t addresses[LAUNCHER_EGRESS_PINS]; /* network order; the launcher refuses blocked ones */
-    uint16_t ports[LAUNCHER_EGRESS_PORTS];   /* TCP, 1 or more; 0 ends the list: {80, 443} for a name without a port */
+    uint16_t ports[LAUNCHER_EGRESS_PORTS];    /* TCP, 1 or more; 0 ends the list: {80, 443} for a name without a port */
 };
 
 struct eg_pinned {

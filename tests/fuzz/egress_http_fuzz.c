@@ -1,5 +1,5 @@
-/* egress_http_fuzz.c - a hostile HTTP client: what goes through is a prefix of what it said, whatever the pieces, and no
- * head goes through whose lines another reader would cut otherwise. */
+/* egress_http_fuzz.c - a hostile HTTP client: what goes through is a prefix of what it said, whatever the pieces, and
+ * no head goes through whose lines another reader would cut otherwise. */
 #include "sandboxd/egress/http_guard.h"
 
 #include <string.h>

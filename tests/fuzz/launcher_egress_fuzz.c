@@ -1,4 +1,5 @@
-/* launcher_egress_fuzz.c - hostile packets of parley-egress against the launcher, and of anybody against parley-egress. */
+/* launcher_egress_fuzz.c - hostile packets of parley-egress against the launcher, and of anybody against parley-egress.
+ */
 #include "sandboxd/launcher_egress/launcher_egress.h"
 
 #include <string.h>

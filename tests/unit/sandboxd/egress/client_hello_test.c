@@ -133,8 +133,9 @@ static void test_no_tls(void)
     big[5 + 0x4000 + 2] = 1;
     big[5 + 0x4000 + 3] = 0x30;
     CHECK(read_all(big, sizeof big, name) == CLIENT_HELLO_WRONG);
-    static const uint8_t V2[] = {0x80, 0x2e, 1, 3, 1, 0, 21, 0, 0, 0, 16, 0, 0, 4, 0, 0, 5, 0, 0, 10, 0, 0, 9, 0,
-                                 0,    100,  0, 0, 98, 0, 0, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+    static const uint8_t V2[] = {0x80, 0x2e, 1, 3,  1, 0, 21, 0, 0, 0,   16, 0,  0,  4,  0,  0,
+                                 5,    0,    0, 10, 0, 0, 9,  0, 0, 100, 0,  0,  98, 0,  0,  3,
+                                 1,    2,    3, 4,  5, 6, 7,  8, 9, 10,  11, 12, 13, 14, 15, 16};
     CHECK(read_all(V2, sizeof V2, name) == CLIENT_HELLO_WRONG);
 }
 

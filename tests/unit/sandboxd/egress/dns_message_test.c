@@ -30,14 +30,15 @@ static void test_queries(void)
     CHECK(READ("\x12\x34\x01\x00\0\0\0\0\0\0\0\0") == DNS_FORMERR);                   /* no question */
     CHECK(READ("\x12\x34\x01\x00\0\2\0\0\0\0\0\0\4good\4test\0" A_IN "\4evil\4test\0" A_IN) == DNS_FORMERR);
     CHECK(READ("\x12\x34\x01\x00\xff\xff\0\0\0\0\0\0\4good\4test\0" A_IN) == DNS_FORMERR);
-    CHECK(READ(HEAD "\xc0\x0c" A_IN) == DNS_FORMERR);                 /* points at itself */
-    CHECK(READ(HEAD "\1a\xc0\x0c" A_IN) == DNS_FORMERR);              /* a loop */
-    CHECK(READ(HEAD "\xc0\xff" A_IN) == DNS_FORMERR);                 /* behind the end */
-    CHECK(READ(HEAD "\x3f""abc") == DNS_FORMERR);                     /* cut */
-    CHECK(READ(HEAD "\0" A_IN) == DNS_REFUSED);                       /* the root */
+    CHECK(READ(HEAD "\xc0\x0c" A_IN) == DNS_FORMERR);    /* points at itself */
+    CHECK(READ(HEAD "\1a\xc0\x0c" A_IN) == DNS_FORMERR); /* a loop */
+    CHECK(READ(HEAD "\xc0\xff" A_IN) == DNS_FORMERR);    /* behind the end */
+    CHECK(READ(HEAD "\x3f"
+                    "abc") == DNS_FORMERR);                            /* cut */
+    CHECK(READ(HEAD "\0" A_IN) == DNS_REFUSED);                        /* the root */
     CHECK(READ(HEAD "\4good\4test\0\x00\x01\x00\x03") == DNS_REFUSED); /* class CHAOS */
-    CHECK(READ(HEAD "\4go\0d\4test\0" A_IN) == DNS_REFUSED);          /* a NUL in a label */
-    CHECK(READ(HEAD "\5go.od\4test\0" A_IN) == DNS_REFUSED);          /* a dot in a label */
+    CHECK(READ(HEAD "\4go\0d\4test\0" A_IN) == DNS_REFUSED);           /* a NUL in a label */
+    CHECK(READ(HEAD "\5go.od\4test\0" A_IN) == DNS_REFUSED);           /* a dot in a label */
     CHECK(READ(HEAD "\3\xff\xfe\xfd\4test\0" A_IN) == DNS_REFUSED);
     uint8_t huge[12 + 4 * 64 + 6] = HEAD;
     for (size_t i = 0; i < 4; i++) { /* 257 bytes: more than a name may have */
@@ -100,8 +101,8 @@ static void test_answers(void)
     CHECK(got.rcode == DNS_OK && got.count == 2 && got.ttl_s == 50 && got.addresses[0] == inet_addr("203.0.113.7") &&
           got.addresses[1] == inet_addr("203.0.113.8"));
     CHECK(!dns_addresses_read(&got, "evil.test", data, size)); /* about another name */
-    size = ANSWER("a.test.", "b.test. 20 IN A 203.0.113.9", "a.test. 10 IN CNAME c.test.",
-                  "C.TEST. 90 IN CNAME b.test.");
+    size =
+        ANSWER("a.test.", "b.test. 20 IN A 203.0.113.9", "a.test. 10 IN CNAME c.test.", "C.TEST. 90 IN CNAME b.test.");
     CHECK(dns_addresses_read(&got, "a.test", data, size) && got.count == 1 && got.ttl_s == 10);
     size = ANSWER("a.test.", "a.test. 1 IN CNAME b.test.", "b.test. 1 IN CNAME a.test.");
     CHECK(dns_addresses_read(&got, "a.test", data, size) && got.count == 0 && got.rcode == DNS_OK);

@@ -22,9 +22,9 @@ enum { RIG_SANDBOX = 7, RIG_WAIT_MS = 30000 };
 
 struct rig {
     pthread_t egress, upstream, launcher;
-    int line;                /* the launcher's end */
-    int udp, tcp;            /* the upstream server */
-    int web;                 /* where every connection of the proxy comes out */
+    int line;                         /* the launcher's end */
+    int udp, tcp;                     /* the upstream server */
+    int web;                          /* where every connection of the proxy comes out */
     uint16_t dns_udp, dns_tcp, proxy; /* the sandbox's ports */
     atomic_bool refuses_pins, holds_pins, is_over;
     atomic_uint pins, questions;
@@ -73,8 +73,10 @@ static const struct {
     {"good.test.", "good.test. 5 IN A 203.0.113.7", false, false},
     {"also.test.", "also.test. 60 IN A 203.0.113.8\nalso.test. 60 IN A 203.0.113.7", false, false},
     {"evil.test.", "evil.test. 60 IN A 203.0.113.66", false, false},
-    {"rebind.test.", "rebind.test. 60 IN A 127.0.0.1\nrebind.test. 60 IN A 10.1.2.3\nrebind.test. 60 IN A "
-                     "169.254.169.254\nrebind.test. 60 IN A 203.0.113.9", false, false},
+    {"rebind.test.",
+     "rebind.test. 60 IN A 127.0.0.1\nrebind.test. 60 IN A 10.1.2.3\nrebind.test. 60 IN A "
+     "169.254.169.254\nrebind.test. 60 IN A 203.0.113.9",
+     false, false},
     {"inner.test.", "inner.test. 60 IN A 192.168.1.1", false, false},
     {"mapped.test.", "mapped.test. 60 IN AAAA ::ffff:10.0.0.1", false, false},
     {"alias.test.", "alias.test. 60 IN CNAME deep.test.\ndeep.test. 60 IN A 203.0.113.10", false, false},
@@ -293,9 +295,12 @@ static inline void rig_start_as(struct rig *rig, bool (*confine)(const struct eg
     rig->tcp = rig_bound(SOCK_STREAM, &port);
     rig->web = rig_bound(SOCK_STREAM, &web_port);
     rig_web_port = web_port;
-    struct launcher_egress_message config = {
-        .type = EG_CONFIG,
-        .as.config = {.uid = 1, .gid = 1, .log_level = 3, .server_count = 1, .servers = {{rig_loopback(0).sin_addr.s_addr, port, 0}}}};
+    struct launcher_egress_message config = {.type = EG_CONFIG,
+                                             .as.config = {.uid = 1,
+                                                           .gid = 1,
+                                                           .log_level = 3,
+                                                           .server_count = 1,
+                                                           .servers = {{rig_loopback(0).sin_addr.s_addr, port, 0}}}};
     CHECK(launcher_egress_send(rig->line, &config, NULL, 0, &err));
     if (confine != NULL)
         rig_fork(rig, confine);

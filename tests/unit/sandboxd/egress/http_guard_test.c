@@ -58,8 +58,9 @@ static void test_passes(void)
 {
     check_passes(GET);
     check_passes("GET /a?b HTTP/1.0\r\nHost: GOOD.test.:80\r\nUser-Agent: x y\tz\r\nAccept: */*\r\n\r\n");
-    check_passes("POST / HTTP/1.1\r\nhost:good.test\r\nContent-Length: 11\r\n\r\nhello\r\n\r\n\n\nGET /2 HTTP/1.1\r\nHost: "
-                 "also.test\r\n\r\n");
+    check_passes(
+        "POST / HTTP/1.1\r\nhost:good.test\r\nContent-Length: 11\r\n\r\nhello\r\n\r\n\n\nGET /2 HTTP/1.1\r\nHost: "
+        "also.test\r\n\r\n");
     check_passes(CHUNKED "5\r\nhello\r\nA;x=y\r\n\r\n\r\n\n\n\r\rab\r\n0\r\n\r\n" GET GET);
     check_passes("OPTIONS * HTTP/1.1\r\nHost: good.test\r\n\r\n");
     check_passes("GET http://good.TEST/x HTTP/1.1\r\nHost: good.test\r\n\r\n");
@@ -122,7 +123,8 @@ static void test_smuggling(void)
     REFUSED("POST / HTTP/1.1\r\nHost: good.test\r\nTransfer-Encoding: identity\r\n\r\n");
     REFUSED("POST / HTTP/1.1\r\nHost: good.test\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n");
     REFUSED("POST / HTTP/1.0\r\nHost: good.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
-    REFUSED("POST / HTTP/1.1\r\nHost: good.test\r\nTransfer-Encoding:\x0b" "chunked\r\n\r\n0\r\n\r\n");
+    REFUSED("POST / HTTP/1.1\r\nHost: good.test\r\nTransfer-Encoding:\x0b"
+            "chunked\r\n\r\n0\r\n\r\n");
 #define EVIL "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n"
     REFUSED_AFTER(GET, EVIL);
     REFUSED_AFTER(GET GET, EVIL);
@@ -146,7 +148,8 @@ static void test_sizes(void)
     struct error err = {0};
     memset(big + 5, 'a', sizeof big - 5);
     CHECK(!read_in(big, sizeof big, 4096, &out, &err) && err.kind == ERROR_TOO_LARGE && out.length == 0);
-    CHECK(!read_in(GET "x", sizeof GET, 7, &out, &err) || out.length == sizeof GET - 1); /* a head not yet whole waits */
+    CHECK(!read_in(GET "x", sizeof GET, 7, &out, &err) ||
+          out.length == sizeof GET - 1); /* a head not yet whole waits */
     AUTO(http_guard) *guard = http_guard_new(80, is_allowed, NULL);
     CHECK(!http_guard_has_begun(guard) && http_guard_read(guard, "GET /", 5, &out, &err));
     CHECK(!http_guard_has_begun(guard));
