@@ -29,7 +29,7 @@ static bool limit_to(__rlimit_resource_t what, rlim_t most, struct error *err)
 static bool limit(struct error *err)
 {
     bool is_limited = limit_to(RLIMIT_NOFILE, DESCRIPTORS_MAX, err) && limit_to(RLIMIT_NPROC, 0, err) &&
-                      limit_to(RLIMIT_FSIZE, 0, err) && limit_to(RLIMIT_MEMLOCK, 0, err);
+                      limit_to(RLIMIT_MEMLOCK, 0, err);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     is_limited = is_limited && limit_to(RLIMIT_DATA, (rlim_t)1 << 30, err);
 #endif

@@ -298,7 +298,7 @@ static inline void rig_start_as(struct rig *rig, bool (*confine)(const struct eg
     struct launcher_egress_message config = {.type = EG_CONFIG,
                                              .as.config = {.uid = 1,
                                                            .gid = 1,
-                                                           .log_level = 3,
+                                                           .log_level = confine ? 0 : 3,
                                                            .server_count = 1,
                                                            .servers = {{rig_loopback(0).sin_addr.s_addr, port, 0}}}};
     CHECK(launcher_egress_send(rig->line, &config, NULL, 0, &err));
