@@ -52,10 +52,10 @@ static bool add_variables(struct command *command, const struct command *from, s
     return true;
 }
 
-/* What an interpreter reads at its own start: one that is forked has started before. */
+/* What is read before an interpreter: one that is forked has it behind itself (what it reads itself the driver minds). */
 static bool is_for_start(const char *variable)
 {
-    static const char *const PREFIXES[] = {"PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "HOME="};
+    static const char *const PREFIXES[] = {"LD_", "MALLOC_", "GLIBC_"};
     for (size_t i = 0; i < sizeof PREFIXES / sizeof *PREFIXES; i++)
         if (text_starts_with(variable, PREFIXES[i]))
             return true;

@@ -159,6 +159,12 @@ class EveryOperation(unittest.TestCase):
             for signal in ("TERM", "SIGKILL", 9):
                 reply = self.ask("POST", f"/processes/sleep-{base}/signal", {"signal": signal}, base)
                 self.assertIn(reply.status, (204, 409), signal)
+            large = {"code": "mkdir artifacts; head -c 2000000 /dev/zero > artifacts/x", "language": "bash"}
+            reply = self.ask("POST", "/execute", large, base)
+            self.assertEqual(reply.status, 200)
+            for status in (200, 410):
+                url = reply.json["artifacts"]["x"]["url"]
+                self.assertEqual(self.deployment.request("GET", url, token=None).status, status)
             sse = self.ask("GET", f"/processes/{name}/output", base=base, headers={"Accept": "text/event-stream"})
             self.assertTrue(sse.headers["content-type"].startswith("text/event-stream"), sse.headers)
         for path in ("/healthz", "/readyz"):
@@ -167,7 +173,7 @@ class EveryOperation(unittest.TestCase):
     def meet(self, operation, query="", grant=None, body=None, **more):
         """The operation on what is not there, in the sandbox of the grant."""
         grant = grant or self.grant
-        path = operation.path.replace("{process_id}", "none").replace("{kernel_id}", "none").replace("{path}", "workspace/none")
+        path = operation.path.replace("{process_id}", "none").replace("{kernel_id}", "none").replace("{path}", "workspace/none").replace("{execution_id}", "none")
         url = self.deployment.node_url + path.replace("{sandbox_id}", grant["sandbox"]["id"]) + query
         return self.deployment.request(operation.method, url, body, **dict({"token": grant["token"]}, **more))
 
@@ -191,7 +197,7 @@ class EveryOperation(unittest.TestCase):
                     413: dict(body=None, headers={"Content-Length": str(1 << 40)})}
             if operation.item["security"][0]["capability"]:
                 ways[403] = dict(token=narrowed)
-            if "{process_id}" in operation.path or "{kernel_id}" in operation.path or operation.name in ("readFile", "deleteFile", "packFolder", "watchFolder"):
+            if "{process_id}" in operation.path or "{kernel_id}" in operation.path or operation.name in ("artifact", "readFile", "deleteFile", "packFolder", "watchFolder"):
                 ways[404] = dict(body=body)
             for status, way in ways.items():
                 with self.subTest(operation=operation.name, status=status):
@@ -231,6 +237,17 @@ class EveryOperation(unittest.TestCase):
                      {"tty": False, "rows": 1}, {"user": "root"}, {"surprise": 1}):
             body = dict({"cmd": "true"}, **more)
             self.agree("sandboxd", "ExecRequest", body, self.ask("POST", "/exec", body))
+
+    def test_execute_takes_what_its_schema_allows(self):
+        for body in ({}, {"code": "1"}, {"language": "python"}, {"code": 1}, {"code": None}):
+            self.agree("sandboxd", "ExecuteRequest", body, self.ask("POST", "/execute", body))
+        for more in ({"files": {}}, {"files": None}, {"files": []}, {"files": {"a": "b"}}, {"files": {"a": 1}}, {"files": {"../a": "b"}},
+                     {"environment": {"A": "b"}}, {"environment": {"A-": "b"}}, {"environment": {"A": 1}}, {"environment": None},
+                     {"arguments": ["a"]}, {"arguments": [1]}, {"arguments": "a"}, {"arguments": None}, {"timeout_s": None},
+                     {"timeout_s": 0.5}, {"timeout_s": 0}, {"timeout_s": -1}, {"timeout_s": 86400}, {"timeout_s": 86401},
+                     {"timeout_s": "1"}, {"language": "cobol"}, {"language": ""}, {"surprise": 1}):
+            body = dict({"code": "true", "language": "bash"}, **more)
+            self.agree("sandboxd", "ExecuteRequest", body, self.ask("POST", "/execute", body))
 
     def test_signal_takes_what_its_schema_allows(self):
         for body in ({"signal": "CONT"}, {"signal": "SIGCONT"}, {"signal": "18"}, {"signal": 18}, {"signal": 0},
