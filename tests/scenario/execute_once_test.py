@@ -30,7 +30,7 @@ class ExecuteOnce(unittest.TestCase):
         return self.deployment.request("POST", "/execute", body, **more)
 
     def sandboxes(self):
-        return {s["id"]: s for s in self.deployment.request("GET", "/sandboxes").json["sandboxes"]}
+        return {s["id"]: s for s in self.deployment.request("GET", "/sandboxes", record=False).json["sandboxes"]}
 
     def await_gone(self, seconds=60):
         until = time.monotonic() + seconds
