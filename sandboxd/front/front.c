@@ -4,6 +4,7 @@
 #include "sandboxd/dialects/execute/execute.h"
 #include "sandboxd/dialects/native/files/files.h"
 #include "sandboxd/dialects/native/kernels/kernels_routes.h"
+#include "sandboxd/dialects/native/ports/ports_routes.h"
 #include "sandboxd/dialects/native/metrics.h"
 #include "sandboxd/dialects/native/native.h"
 #include "sandboxd/dialects/native/previews/previews.h"
@@ -55,7 +56,7 @@ struct front {
 /* ---- routes ---- */
 
 static const struct http_route *(*const DIALECTS[])(size_t *count) = {native_routes, kernels_routes, metrics_routes, files_routes,
-                                                                      socket_routes, execute_routes, node_routes};
+                                                                      socket_routes, ports_routes, execute_routes, node_routes};
 
 static struct http_route *collect_routes(size_t *count)
 {

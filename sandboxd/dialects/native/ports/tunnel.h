@@ -1,0 +1,7 @@
+/** tunnel.h - a TCP connection to a port of the sandbox over a WebSocket: binary messages are its bytes, as they come
+ *  (specs/websocket.md, "Tunnels"). */
+#pragma once
+
+#include "shared/http/server.h"
+
+void tunnel_start(struct http_request *request);
