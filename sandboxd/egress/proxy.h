@@ -18,5 +18,6 @@ void proxy_check_again(struct proxy *proxy);
 /** The destination of an accepted connection: SO_ORIGINAL_DST. False for one that came to the listener itself. */
 bool proxy_destination(int fd, uint32_t *address, uint16_t *port);
 
-/** Begins to connect from the network that this process is in; -1 with errno, EACCES for an address of this host. */
+/** Begins to connect from the network that this process is in; -1 with errno, EACCES for an address of this host or
+ *  in a range that nobody may reach. */
 int proxy_dial(uint32_t address, uint16_t port);

@@ -1,6 +1,8 @@
 /* proxy_dial.c - the two ends of a connection: where it was going, and going there. */
 #include "sandboxd/egress/proxy.h"
 
+#include "shared/node_protocol/egress_rule.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/netfilter_ipv4.h>
@@ -24,7 +26,7 @@ bool proxy_destination(int fd, uint32_t *address, uint16_t *port)
     return true;
 }
 
-/* What would be sent to an address of this host is sent from that address. */
+/* What would be sent to an address of this host is sent from that address, or from a loopback one. */
 static bool is_own(const struct sockaddr_in *to)
 {
     struct sockaddr_in from = {0};
@@ -33,14 +35,14 @@ static bool is_own(const struct sockaddr_in *to)
     if (probe < 0 || connect(probe, (const struct sockaddr *)to, sizeof *to) < 0 ||
         getsockname(probe, (struct sockaddr *)&from, &size) < 0)
         return true; /* not known to be another's */
-    return from.sin_addr.s_addr == to->sin_addr.s_addr;
+    return from.sin_addr.s_addr == to->sin_addr.s_addr || ntohl(from.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
 int proxy_dial(uint32_t address, uint16_t port)
 {
     const struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = address};
     const int one = 1;
-    if (is_own(&to)) {
+    if (egress_is_blocked(ntohl(address)) || is_own(&to)) {
         errno = EACCES;
         return -1;
     }

@@ -1,6 +1,8 @@
 /* Connections of a sandbox: to allowed names at their own addresses, and to nothing else. */
 #include "tests/unit/sandboxd/egress/egress_rig.h"
 
+#include "sandboxd/egress/proxy.h"
+
 #include <openssl/ssl.h>
 #include <stdlib.h>
 
@@ -170,6 +172,22 @@ static void test_later_request(void)
     }
 }
 
+/* The real dial, which other tests replace. */
+static void test_own_addresses(void)
+{
+    static const char *const OWN[] = {"127.0.0.1", "127.9.9.9", "0.0.0.0", "255.255.255.255"};
+    for (size_t i = 0; i < sizeof OWN / sizeof OWN[0]; i++)
+        CHECK(proxy_dial(inet_addr(OWN[i]), 80) == -1);
+    errno = 0;
+    CHECK(proxy_dial(inet_addr("127.0.0.1"), rig_web_port) == -1 && errno == EACCES);
+    uint32_t address = 1;
+    uint16_t port = 1;
+    int client = rig_connect(rig_web_port);
+    CHECK(!proxy_destination(client, &address, &port) && address == 1 && port == 1); /* nothing redirected it */
+    close(client);
+    close(accept_web());
+}
+
 static void test_wrong_ways(void)
 {
     char got[512];
@@ -291,6 +309,7 @@ int main(void)
     test_not_yet_known();
     test_http();
     test_later_request();
+    test_own_addresses();
     test_wrong_ways();
     test_many();
     test_bulk();
