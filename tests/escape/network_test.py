@@ -12,6 +12,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
+from parley_testing.deployment import BIN  # noqa: E402
 from parley_testing.world import BLOCKED, DNS, HOST, OTHER, PLAIN, ROUTED, World  # noqa: E402
 
 NAMES = {"allowed.example": [PLAIN], "a.wild.example": [PLAIN], "other.example": [PLAIN], "ssh.example": [PLAIN],
@@ -96,6 +97,24 @@ print(data.split(b'\r\n\r\n', 1)[-1].decode())
 """
 
 
+def table_of(deployment):
+    """The deployment's table on the host: named after its state folder (FNV-1a, folded)."""
+    value = 14695981039346656037
+    for byte in os.path.realpath(deployment.state).encode():
+        value = (value ^ byte) * 1099511628211 % 2 ** 64
+    return f"parley_{(value ^ value >> 32) % 2 ** 32:08x}"
+
+
+def has_table(name):
+    return subprocess.run(["nft", "list", "table", "inet", name], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL).returncode == 0
+
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+
 def reach(address, port, seconds=5):
     """From this machine itself."""
     try:
@@ -123,6 +142,10 @@ class HostListener:
             except OSError:
                 return
             self.taken += 1
+
+    def close(self):
+        self.socket.shutdown(socket.SHUT_RDWR)  # wakes who accepts
+        self.socket.close()
 
 
 @needs_root
@@ -183,17 +206,6 @@ class Network(unittest.TestCase):
                 return pid
         self.fail("no init with host name " + hostname)
 
-    def host_table(self):
-        tables = subprocess.run(["nft", "list", "tables"], stdout=subprocess.PIPE, text=True, check=True).stdout
-        name = next((line.split()[-1] for line in tables.splitlines() if "inet parley_" in line and
-                     line.split()[-1] not in self.foreign_tables()), None)
-        self.assertIsNotNone(name, tables)
-        return name
-
-    @staticmethod
-    def foreign_tables():
-        return []
-
     # ---- what is refused ----
 
     def out_of_bounds(self):
@@ -204,7 +216,6 @@ class Network(unittest.TestCase):
         for address in own:
             if address != "127.0.0.1":
                 listeners[address] = HostListener(address, 8081)
-                self.addCleanup(listeners[address].socket.close)
                 self.assertTrue(reach(address, 8081), address)
         for address in ROUTED:
             self.assertTrue(reach(address, 80), address)
@@ -230,7 +241,11 @@ class Network(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline)
         targets, listeners = self.out_of_bounds()
         targets += [("tcp", address, 80, False), ("tcp", "::ffff:" + address, 80, False)]
-        said = self.expect(grant, targets)
+        try:
+            said = self.expect(grant, targets)
+        finally:
+            for listener in listeners.values():
+                listener.close()
         before = {a: listener.taken for a, listener in listeners.items()}
         self.assertTrue(all(taken == 1 for taken in before.values()), before)
         tcp = [word for target, word in zip(targets, said) if target[0] == "tcp"]
@@ -273,7 +288,7 @@ class Network(unittest.TestCase):
         grant = self.negotiate("allow", [PLAIN])
         init = self.init_of(grant)
         inside = ["nsenter", "-t", init, "-n", "nft"]
-        table = self.host_table()
+        table = table_of(self.deployment)
         self.expect(grant, [("tcp", PLAIN, 22, True)])
         for chain in ("prerouting", "input", "forward"):  # only the inner wall stands
             subprocess.run(["nft", "flush", "chain", "inet", table, chain], check=True)
@@ -312,7 +327,7 @@ class Network(unittest.TestCase):
         # the address is pinned, another name on it is not
         for port in (80, 443):
             done = self.fetch(grant, PLAIN, port, "other.example")
-            self.assertNotIn("other.example", done["stdout"], done)
+            self.assertNotIn({80: "world", 443: "secure"}[port], done["stdout"], done)
         self.expect(grant, [("tcp", PLAIN, 8080, False), ("tcp", OTHER, 80, False), ("tcp", DNS, 53, False),
                             ("udp", DNS, 53, False)])
         self.check_bounds(grant)
@@ -442,19 +457,36 @@ class Leaving(unittest.TestCase):
     def test_nothing_is_left(self):
         with World() as world:
             interface = f"/proc/sys/net/ipv4/conf/{world.link}/forwarding"
-            before = open(interface).read()
-            tables = subprocess.run(["nft", "list", "tables"], stdout=subprocess.PIPE, text=True).stdout
+            before = read(interface)
             deployment = Deployment(PARLEY_DNS_SERVERS=DNS)
             try:
                 deployment.negotiate("t1", network={"egress": "public"})
-                self.assertEqual(open(interface).read(), "1\n")
+                self.assertEqual(read(interface), "1\n")
+                table = table_of(deployment)
+                self.assertTrue(has_table(table))
                 reply = deployment.request("DELETE", "/threads/t1/sandbox")
                 self.assertLess(reply.status, 300, reply)
             finally:
                 deployment.close()
-            after = subprocess.run(["nft", "list", "tables"], stdout=subprocess.PIPE, text=True).stdout
-            self.assertEqual(set(after.split("\n")) - set(tables.split("\n")), set())
-            self.assertEqual(open(interface).read(), before)
+            self.assertFalse(has_table(table))
+            if not any(link.startswith("ply") for link in os.listdir("/sys/class/net")):  # of another deployment
+                self.assertEqual(read(interface), before)
+
+    def test_purge(self):
+        with World() as world:
+            deployment = Deployment(PARLEY_DNS_SERVERS=DNS)
+            try:
+                deployment.negotiate("t1", network={"egress": "allow", "allow": [PLAIN]})
+                table = table_of(deployment)
+                for program in ("parley", "parley-sandboxd"):  # the supervisor first
+                    deployment.kill(program)
+                self.assertTrue(has_table(table))  # what lives goes on
+                done = subprocess.run([os.path.join(BIN, "parley-sandboxd"), "--purge", "--state", deployment.state],
+                                      stderr=subprocess.PIPE, text=True, timeout=60)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertFalse(has_table(table))
+            finally:
+                deployment.close()
 
 
 if __name__ == "__main__":

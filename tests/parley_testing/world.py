@@ -68,9 +68,9 @@ def echo(connection):
 def sink(connection):
     while connection.recv(1 << 20): pass
 
-def udp(port):
+def udp(address, port):
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    s.bind(('0.0.0.0', port))
+    s.bind((address, port)) # answers come from where was asked
     while True:
         data, peer = s.recvfrom(2048)
         if data == b'stream': threading.Thread(target=stream, args=(s, peer), daemon=True).start()
@@ -119,7 +119,8 @@ for port, talk in ROLES.items():
     listener.listen(128)
     threading.Thread(target=serve, args=(listener, talk), daemon=True).start()
 threading.Thread(target=dns_udp, daemon=True).start()
-threading.Thread(target=udp, args=(9000,), daemon=True).start()
+for address in sys.argv[2:]:
+    threading.Thread(target=udp, args=(address, 9000), daemon=True).start()
 open(folder + '/ready', 'w').close()
 sys.stdin.read()
 """
@@ -145,7 +146,16 @@ class World:
             self.close()
             raise
 
+    @staticmethod
+    def clean():
+        """What a killed test left; nobody else has one while we have the lock."""
+        for folder, prefix, what in (("/sys/class/net", "plt", ["link"]), ("/run/netns", "pltest", ["netns"])):
+            for name in os.listdir(folder) if os.path.isdir(folder) else []:
+                if name.startswith(prefix) and name[len(prefix):].isdigit():
+                    subprocess.run(["ip", *what, "del", name], stderr=subprocess.DEVNULL)
+
     def make(self):
+        self.clean()
         ip("netns", "add", self.name)
         ip("link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", self.name)
         ip("addr", "add", HOST + "/24", "dev", self.link)
@@ -161,7 +171,8 @@ class World:
                         "-keyout", self.folder + "/key.pem", "-out", self.folder + "/cert.pem", "-days", "2",
                         "-subj", "/CN=world.example"], check=True, stderr=subprocess.DEVNULL)
         self.zone()
-        self.server = subprocess.Popen(["ip", "netns", "exec", self.name, sys.executable, "-c", SERVER, self.folder],
+        self.server = subprocess.Popen(["ip", "netns", "exec", self.name, sys.executable, "-c", SERVER, self.folder,
+                                        DNS, PLAIN, OTHER, *ROUTED],
                                        stdin=subprocess.PIPE)
         deadline = time.monotonic() + 30
         while not os.path.exists(self.folder + "/ready"):
