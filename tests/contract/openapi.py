@@ -45,6 +45,7 @@ class Document:
         self.resolver = jsonschema.RefResolver("", self.root)
         self.validators = {}
         self.operations = list(self.read_operations())
+        self.passing = list(self.read_passing())
         self.codes = self.root["components"]["schemas"]["ErrorCode"]
 
     def read_operations(self):
@@ -55,6 +56,13 @@ class Document:
                 for method in METHODS:
                     if method in item:
                         yield Operation(method, base + path, item[method], item.get("x-rest", False))
+
+    def read_passing(self):
+        """Paths of "x-any": any method, answered by somebody else, of whom this document says nothing."""
+        for path, item in self.root["paths"].items():
+            if "x-any" in item:
+                for server in item.get("servers", self.root["servers"]):
+                    yield re.sub(r"^https?://[^/]*", "", server["url"]).rstrip("/") + path
 
     def resolve(self, value):
         """Follows "$ref" of a response, header, parameter or body."""

@@ -44,7 +44,7 @@ bool ports_admit_carrier(const struct http_request *request, struct error *err)
 
 bool ports_admit(const struct http_request *request, uint16_t *port, struct error *err)
 {
-    if (!ports_parse(http_request_parameter(request, "port"), port, err) || !ports_admit_carrier(request, err))
+    if (!ports_parse(http_request_parameter(request, "port"), port, err))
         return false;
     if (ports_covers(request, *port))
         return true;

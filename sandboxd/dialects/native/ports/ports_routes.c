@@ -113,7 +113,7 @@ static void handle_port(struct http_request *request)
 {
     struct error err = {0};
     uint16_t port;
-    if (!ports_admit(request, &port, &err)) {
+    if (!ports_admit(request, &port, &err) || !ports_admit_carrier(request, &err)) {
         http_reply_error(request, &err);
         return;
     }
