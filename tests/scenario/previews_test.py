@@ -157,10 +157,18 @@ class Previews(unittest.TestCase):
         self.assertEqual(self.seen_by_app(mine)["target"], "/headers?token=the-apps-own")
 
     def test_how_long_a_link_holds(self):
-        done = self.deployment.cli("url", "3000", "--thread", "app", "--ttl", "2", "--json")
+        done = self.deployment.cli("url", "3000", "--thread", "app", "--ttl", "3", "--json")
         told = json.loads(done.stdout)
-        self.assertLessEqual(told["expires_in"], 2)
+        self.assertLessEqual(told["expires_in"], 3)
         token = urllib.parse.parse_qs(urllib.parse.urlsplit(told["url"]).query)["token"][0]
+        s, status = self.open_socket(Cookie=self.cookie(token), Origin=self.origin())
+        self.assertEqual(status, 101)
+        s.settimeout(60)
+        try:
+            self.assertEqual(s.recv(1), b"")  # what it opened ends with it
+        except ConnectionResetError:
+            pass
+        s.close()
         late = until(lambda: (lambda answer: answer if answer.status == 401 else None)(self.ask(Cookie=self.cookie(token))))
         self.assertEqual(late.code, "TOKEN_EXPIRED")
         page = self.ask(Cookie=self.cookie(token), Accept="text/html,*/*")

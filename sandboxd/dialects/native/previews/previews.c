@@ -185,23 +185,52 @@ static void redirect(const struct visit *visit)
 
 /* ---- the app ---- */
 
-/* `cookie` is a text that holds what was changed last. */
+/* One that is on its way, until it is over. */
+struct shown {
+    uint64_t number; /* the request's */
+    struct loop_timer *timer;
+    struct text cookie; /* one that was changed */
+};
+
+/* Cookies that go on stay with this host; and what would clear those of all previews stays away. */
 static bool filter_answer(void *cookie, const char *name, const char **value)
 {
-    struct text *kept = cookie;
+    struct shown *shown = cookie;
     if (strcmp(name, "set-cookie") != 0)
-        return true;
-    kept->length = 0;
-    if (!preview_set_cookie_filter(kept, *value))
+        return strcmp(name, "clear-site-data") != 0;
+    shown->cookie.length = 0;
+    if (!preview_set_cookie_filter(&shown->cookie, *value))
         return false;
-    *value = kept->data;
+    *value = shown->cookie.data;
     return true;
 }
 
-static void forget_text(void *cookie)
+static void on_expired(void *cookie)
 {
-    text_done(cookie);
-    free(cookie);
+    struct shown *shown = cookie;
+    struct error err = {0};
+    shown->timer = NULL;
+    struct http_request *request = http_request_find(loop_current(), shown->number);
+    error_set(&err, ERROR_TOKEN_EXPIRED, "the token has expired");
+    if (request != NULL)
+        http_request_revoke(request, &err);
+}
+
+static void on_over(void *cookie)
+{
+    struct shown *shown = cookie;
+    loop_timer_cancel(shown->timer);
+    text_done(&shown->cookie);
+    free(shown);
+}
+
+static struct shown *new_shown(const struct http_request *request)
+{
+    struct shown *shown = memory_new(sizeof *shown);
+    shown->number = http_request_number(request);
+    shown->timer = loop_timer_start(http_request_loop(request),
+                                    plane_deadline_ns(caller_of(request)->claims.expires_at), on_expired, shown);
+    return shown;
 }
 
 static const char *without_token(const char *referer)
@@ -232,8 +261,8 @@ static void pass_on(const struct visit *visit)
         .head_timeout_ms = PORT_RELAY_HEAD_TIMEOUT_MS,
         .upgrades = true,
         .answer_header = filter_answer,
-        .over = forget_text,
-        .cookie = memory_new(sizeof(struct text)),
+        .over = on_over,
+        .cookie = new_shown(request),
     };
     plane_record_read(request);
     port_relay(request, visit->port, &order);
