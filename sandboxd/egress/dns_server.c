@@ -18,7 +18,8 @@ enum {
     QUERIES_A_SECOND = 200,
     QUERIES_AT_ONCE = 400,
     DATAGRAMS_A_TURN = 32,
-    STREAMS_MAX = 16, /* TCP connections */
+    STREAMS_MAX = 16, /* TCP connections at once */
+    STREAMS_A_SECOND = 50,
     STREAM_IDLE_S = 10,
     LENGTH_BYTES = 2 /* before a message over TCP (RFC 1035, 4.2.2) */
 };
@@ -54,24 +55,9 @@ struct dns_server {
     struct request *requests;
     struct stream *streams;
     unsigned stream_count;
-    uint64_t tokens, refilled_ns; /* of the rate; billionths of a query */
+    struct rate rate;         /* of queries */
+    struct loop_timer *timer; /* until datagrams are read again */
 };
-
-/* ---- the rate ---- */
-
-static bool take_token(struct dns_server *server)
-{
-    uint64_t now_ns = clock_boot_ns();
-    uint64_t elapsed_ns = now_ns - server->refilled_ns;
-    uint64_t most = QUERIES_AT_ONCE * SECOND;
-    server->refilled_ns = now_ns;
-    server->tokens = elapsed_ns > 10 * SECOND ? most : server->tokens + elapsed_ns * QUERIES_A_SECOND;
-    server->tokens = server->tokens > most ? most : server->tokens;
-    if (server->tokens < SECOND)
-        return false;
-    server->tokens -= SECOND;
-    return true;
-}
 
 /* ---- replies ---- */
 
@@ -131,8 +117,6 @@ static bool begin(struct request *request, const void *data, size_t size)
     request->next = server->requests;
     server->requests = request;
     int rcode = dns_query_read(&request->query, data, size);
-    if (rcode == DNS_OK && !take_token(server))
-        rcode = DNS_SERVFAIL;
     if (rcode < 0) {
         request_free(request);
         return false;
@@ -151,10 +135,30 @@ static bool begin(struct request *request, const void *data, size_t size)
 
 /* ---- UDP ---- */
 
+static void on_datagram(void *cookie);
+
+static void on_waited(void *cookie)
+{
+    struct dns_server *server = cookie;
+    server->timer = NULL;
+    loop_watch_readable(server->udp, on_datagram, server);
+}
+
+/* Beyond its rate a sandbox's datagrams wait in its socket, and are lost there. */
+static void wait_a_while(struct dns_server *server)
+{
+    loop_watch_readable(server->udp, NULL, NULL);
+    server->timer = loop_timer_start(server->sandbox->house->loop, clock_boot_ns() + RATE_WAIT_NS, on_waited, server);
+}
+
 static void on_datagram(void *cookie)
 {
     struct dns_server *server = cookie;
     for (int i = 0; i < DATAGRAMS_A_TURN; i++) {
+        if (!rate_take(&server->rate, clock_boot_ns())) {
+            wait_a_while(server);
+            return;
+        }
         uint8_t data[DNS_QUERY_BYTES + 1];
         struct request *request = memory_new(sizeof *request);
         request->server = server;
@@ -248,6 +252,30 @@ static void take_query(struct stream *stream)
     }
 }
 
+static void take_query_in_time(struct stream *stream);
+
+static void on_stream_waited(void *cookie)
+{
+    struct stream *stream = cookie;
+    stream->timer = NULL;
+    rearm(stream);
+    take_query_in_time(stream);
+}
+
+/* Beyond the sandbox's rate it waits for its turn. */
+static void take_query_in_time(struct stream *stream)
+{
+    struct dns_server *server = stream->server;
+    uint64_t now_ns = clock_boot_ns();
+    if (rate_take(&server->rate, now_ns)) {
+        take_query(stream);
+        return;
+    }
+    loop_watch_readable(stream->watch, NULL, NULL);
+    loop_timer_cancel(stream->timer);
+    stream->timer = loop_timer_start(server->sandbox->house->loop, now_ns + RATE_WAIT_NS, on_stream_waited, stream);
+}
+
 /* Reads no further than one query, so that a next one waits in the socket. */
 static void on_stream_readable(void *cookie)
 {
@@ -269,7 +297,7 @@ static void on_stream_readable(void *cookie)
     }
     stream->in_bytes += (size_t)got;
     if (wanted > LENGTH_BYTES && stream->in_bytes == wanted)
-        take_query(stream);
+        take_query_in_time(stream);
 }
 
 static void on_connection(void *cookie, int fd)
@@ -294,11 +322,11 @@ static void on_connection(void *cookie, int fd)
 struct dns_server *dns_server_new(struct sandbox *sandbox, int udp, int tcp)
 {
     struct dns_server *server = memory_new(sizeof *server);
-    *server = (struct dns_server){.sandbox = sandbox,
-                                  .udp = loop_watch_new(sandbox->house->loop, udp),
-                                  .tcp = acceptor_new(sandbox->house->loop, tcp, on_connection, server),
-                                  .tokens = QUERIES_AT_ONCE * SECOND,
-                                  .refilled_ns = clock_boot_ns()};
+    *server = (struct dns_server){
+        .sandbox = sandbox,
+        .udp = loop_watch_new(sandbox->house->loop, udp),
+        .tcp = acceptor_new(sandbox->house->loop, tcp, RATE_OF(STREAMS_A_SECOND, STREAMS_MAX), on_connection, server),
+        .rate = RATE_OF(QUERIES_A_SECOND, QUERIES_AT_ONCE)};
     loop_watch_readable(server->udp, on_datagram, server);
     return server;
 }
@@ -311,6 +339,7 @@ void dns_server_free(struct dns_server *server)
         stream_free(server->streams);
     while (server->requests != NULL)
         request_free(server->requests);
+    loop_timer_cancel(server->timer);
     loop_watch_free(server->udp);
     acceptor_free(server->tcp);
     free(server);

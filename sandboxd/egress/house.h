@@ -34,10 +34,11 @@ struct house {
 /* Bounds: of one sandbox, and of all. */
 enum {
     LOOKUPS_OF_ONE = 64,
-    LOOKUPS_OF_ALL = 1024,
+    LOOKUPS_OF_ALL = 4096,
     CONNECTIONS_OF_ONE = 256,
     CONNECTIONS_OF_ALL = 4096,
-    REFUSALS_TOLD = 20, /* lines of the log in REFUSALS_S */
+    CONNECTIONS_A_SECOND = 200, /* new ones */
+    REFUSALS_TOLD = 20,         /* lines of the log in REFUSALS_S */
     REFUSALS_S = 10
 };
 

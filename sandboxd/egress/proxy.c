@@ -319,7 +319,8 @@ struct proxy *proxy_new(struct sandbox *sandbox, int listener)
 {
     struct proxy *proxy = memory_new(sizeof *proxy);
     proxy->sandbox = sandbox;
-    proxy->acceptor = acceptor_new(sandbox->house->loop, listener, on_connection, proxy);
+    proxy->acceptor = acceptor_new(sandbox->house->loop, listener, RATE_OF(CONNECTIONS_A_SECOND, CONNECTIONS_OF_ONE),
+                                   on_connection, proxy);
     return proxy;
 }
 
