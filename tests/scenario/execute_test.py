@@ -64,6 +64,27 @@ class Execute(unittest.TestCase):
         self.assertEqual(done.sandbox_id, SANDBOX)
         self.assertEqual(done.artifacts, {"sub/a b.txt": "ä".encode(), "report.json": b"{}"})
 
+    def test_a_forked_interpreter_ends_as_any_other(self):
+        code = ("import atexit, logging, os, sys, threading, helper\nos.mkdir('artifacts')\n"
+                "class Last:\n    def __del__(self): print('deleted', threading.current_thread().name)\n"
+                "last = Last(); last.itself = last\nunclosed = open('artifacts/unclosed', 'w'); unclosed.write('all of it')\n"
+                "helper.keep(open('artifacts/kept', 'wb')).write(b'kept too')\n"
+                "logging.basicConfig(filename='artifacts/log'); logging.warning('logged')\n"
+                "atexit.register(lambda: print('at exit'))\n"
+                "threading.Thread(target=lambda: (__import__('time').sleep(0.2), print('thread'))).start()\n"
+                "sys.stdout.write('no newline ')\n")
+        files = {"helper.py": "kept = []\ndef keep(it):\n    kept.append(it)\n    return it\n"}
+        seen = []
+        for environment in ({"LD_NONE": "1"}, {}, {}):  # started as ever, then forked at the latest by the third
+            done = self.run_code(code, files=files, environment=environment)
+            self.assertTrue(done.succeeded, done)
+            seen.append((done.stdout, done.stderr, done.artifacts))
+        self.assertEqual(seen[0][0], "no newline thread\nat exit\ndeleted MainThread\n")
+        self.assertEqual(seen[0][2], {"unclosed": b"all of it", "kept": b"kept too", "log": b"WARNING:root:logged\n"})
+        self.assertEqual(seen[1:], [seen[0]] * 2)
+        status, reply = self.raw({"code": "import os, sys\nprint('x'); os.close(1)", "language": "python"})
+        self.assertEqual((status, reply["exit_code"]), (200, 120), reply)  # as an interpreter that cannot write its output
+
     def test_languages(self):
         for language in ("bash", "sh"):
             done = self.run_code('echo "$0 $1 $FOO"; exit 3', language, arguments=["x"], environment={"FOO": "y"})

@@ -98,6 +98,46 @@ def leave_to_interpreter(error):
     return error
 
 
+def is_native(module):
+    origin = getattr(getattr(module, "__spec__", None), "origin", None)
+    return isinstance(origin, str) and origin.endswith((".so", ".pyd"))
+
+
+def flush_files():
+    import gc
+    import io
+    for thing in gc.get_objects():
+        if issubclass(type(thing), (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)) and not thing.closed:
+            thing.flush()
+
+
+def finish(known):
+    """Ends as an interpreter does after a script that ended well, but for what only gives memory back, which takes longer than
+    most scripts do. Returns where the interpreter has to do it: what is not `known` of the modules is the script's."""
+    import atexit
+    import gc
+    import threading
+    new = [name for name in sys.modules if name not in known]
+    if any(is_native(sys.modules[name]) for name in new):
+        return  # which may have an end of their own
+    threading._shutdown()
+    try:
+        atexit._run_exitfuncs()
+    except BaseException:
+        pass  # told already
+    try:
+        flush_files()  # first: of a file in a cycle the collector may close the descriptor before the buffer
+        for name in new + ["__main__"]:
+            sys.modules.pop(name, None)
+        gc.collect()  # with the script's names: finalizers run
+        flush_files()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        return  # the interpreter says so, with its exit status
+    os._exit(0)
+
+
 def run_script(arguments):
     path = arguments[0] if sys.version_info < (3, 9) else os.path.abspath(arguments[0])
     folder = os.path.dirname(os.path.realpath(path))
@@ -114,13 +154,14 @@ def run_script(arguments):
     if hasattr(sys, "orig_argv"):
         sys.orig_argv = ["python3"] + arguments
     sys.path[:] = [folder] + [entry for entry in _path if entry != ""]
-    main = make_main(path)
+    known = set(sys.modules)
     try:
-        exec(compile(code, path, "exec", 0, True), main.__dict__)
+        exec(compile(code, path, "exec", 0, True), make_main(path).__dict__)
     except SystemExit:
         raise
     except BaseException as error:
         failure = leave_to_interpreter(error)
     else:
+        finish(known)
         return
     raise failure
