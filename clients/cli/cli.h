@@ -144,6 +144,7 @@ int pause_main(int argc, char *argv[]);
 int resume_main(int argc, char *argv[]);
 int limits_main(int argc, char *argv[]);
 int net_main(int argc, char *argv[]);
+int port_main(int argc, char *argv[]);
 int url_main(int argc, char *argv[]);
 int volumes_main(int argc, char *argv[]);
 int templates_main(int argc, char *argv[]);

@@ -32,6 +32,7 @@ static const struct cli_command COMMANDS[] = {
     {"top", top_main, "what sandboxes use, as it changes"},
     {"limits", limits_main, "show what a sandbox may use, or change it while it runs"},
     {"net", net_main, "show what a sandbox reaches on the network, or change it while it runs"},
+    {"port", port_main, "ports of a sandbox at ports of this machine, until Ctrl-C"},
     {"url", url_main, "a link that opens a port of a sandbox in a browser"},
     {"pause", pause_main, "let sandboxes stand still until they are used again"},
     {"resume", resume_main, "let paused sandboxes go on"},
