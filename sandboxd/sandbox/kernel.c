@@ -1,6 +1,7 @@
 /* kernel.c - one context's process: started, read, ended, found again. */
 #include "sandboxd/sandbox/kernels_internal.h"
 
+#include "sandboxd/sandbox/kernel_parser.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
@@ -10,8 +11,7 @@
 
 enum {
     CHUNK_BYTES = 64 * 1024,
-    BUDGET_BYTES = 1 << 20, /* a turn, so that one context leaves the loop to others */
-    LARGE_SHARE = 4         /* ... and of its time a large frame takes one part of so many */
+    BUDGET_BYTES = 1 << 20 /* a turn, so that one context leaves the loop to others */
 };
 static const uint64_t NS_A_MS = 1000000;
 static const uint64_t LARGE_NS = UINT64_C(60) * 1000000000; /* a large line comes whole within this */
@@ -165,7 +165,7 @@ static void begin_process(struct kernel *kernel)
     kernel->view.reason[0] = kernel->why[0] = kernel->error[0] = 0;
     kernel->view.execution_count = 0;
     kernel->foreign[0] = kernel->foreign_ended[0] = 0;
-    kernel->discards = kernel->in_line = kernel->is_ready = false;
+    kernel->discards = kernel->in_line = kernel->is_ready = kernel->parsing = false;
     kernel->after = KERNEL_IS_LOST;
     kernel->view.created_ms = clock_wall_ms();
 }
@@ -310,46 +310,87 @@ static void on_broken(struct kernel *kernel, const struct error *err)
     kernel_end(kernel, kernel->was_ready ? KERNEL_IS_LOST : KERNEL_GOES, why);
 }
 
+static void on_frame(struct kernel *kernel, struct kernel_frame *frame)
+{
+    if (frame->kind == KERNEL_FRAME_READY)
+        on_ready(kernel, frame);
+    else if (frame->kind == KERNEL_FRAME_FAILED)
+        memcpy(kernel->why, frame->message, sizeof kernel->why);
+    else if (frame->kind != KERNEL_FRAME_OTHER)
+        kernel_take_frame(kernel, frame);
+}
+
+/* What a driver may well have written is only left out. */
+static void on_no_frame(struct kernel *kernel, const struct error *err)
+{
+    AUTO_FREE char *note = memory_printf("[parley: left out: %s]\n", err->message);
+    if (err->kind == ERROR_TOO_LARGE)
+        kernel_note(kernel, note);
+    else
+        on_broken(kernel, err);
+}
+
 static void on_line(struct kernel *kernel, const char *line, size_t size)
 {
     struct kernel_frame frame = {0};
     struct error err = {0};
-    if (!kernel_frame_parse(line, size, &frame, &err)) {
-        AUTO_FREE char *note = memory_printf("[parley: left out: %s]\n", err.message);
-        if (err.kind == ERROR_TOO_LARGE)
-            kernel_note(kernel, note);
-        else
-            on_broken(kernel, &err);
-        return;
-    }
-    if (frame.kind == KERNEL_FRAME_READY)
-        on_ready(kernel, &frame);
-    else if (frame.kind == KERNEL_FRAME_FAILED)
-        memcpy(kernel->why, frame.message, sizeof kernel->why);
-    else if (frame.kind != KERNEL_FRAME_OTHER)
-        kernel_take_frame(kernel, &frame);
+    if (kernel_frame_parse(line, size, &frame, &err))
+        on_frame(kernel, &frame);
+    else
+        on_no_frame(kernel, &err);
     kernel_frame_done(&frame);
 }
 
-/* False: no more now. A large frame takes its time, and then leaves the loop to others for a while. */
+/* Kept while a large line is read elsewhere. */
+struct parsing {
+    struct sandboxes *all;
+    char sandbox_id[FRONT_LAUNCHER_ID_BYTES];
+    uint64_t number;
+    char process_id[FRONT_INIT_ID_BYTES]; /* it may have been started anew since */
+    uint64_t began_ns;
+};
+
+static void on_parsed(void *cookie, struct kernel_frame *frame, const struct error *err)
+{
+    AUTO_FREE struct parsing *parsing = cookie;
+    struct kernel *kernel = kernel_find_number(parsing->all, parsing->sandbox_id, parsing->number);
+    if (!kernel || strcmp(kernel->view.process_id, parsing->process_id) != 0)
+        return;
+    kernel->parsing = false;
+    if (!kernel->discards && frame)
+        on_frame(kernel, frame);
+    else if (!kernel->discards)
+        on_no_frame(kernel, err);
+    pull_again(kernel, clock_boot_ns() - parsing->began_ns); /* half of the time is others' */
+}
+
+static void parse_large(struct kernel *kernel, const char *line, size_t size)
+{
+    struct sandboxes *all = kernel->sandbox->all;
+    struct parsing *parsing = memory_new(sizeof *parsing);
+    *parsing = (struct parsing){.all = all, .number = kernel->number, .began_ns = clock_boot_ns()};
+    memcpy(parsing->sandbox_id, kernel->sandbox->facts.id, sizeof parsing->sandbox_id);
+    memcpy(parsing->process_id, kernel->view.process_id, sizeof parsing->process_id);
+    kernel->parsing = true;
+    kernel_parser_start(all->kernel_parser, line, size, kernel_wants_text(kernel), on_parsed, parsing);
+}
+
+/* False: no more now. */
 static bool read_lines(struct kernel *kernel)
 {
     const char *line;
     size_t size;
     while (!kernel->discards) {
-        if (kernel_waits_for_reader(kernel))
+        if (kernel->parsing || kernel_waits_for_reader(kernel))
             return false;
         if (!kernel_lines_next(&kernel->lines, &line, &size))
             return true;
         bool is_cut = kernel->in_line;
-        uint64_t before = clock_boot_ns();
         kernel->in_line = false;
-        if (!is_cut)
+        if (!is_cut && size > KERNEL_LARGE_BYTES)
+            parse_large(kernel, line, size);
+        else if (!is_cut)
             on_line(kernel, line, size);
-        if (size > KERNEL_LARGE_BYTES) {
-            pull_again(kernel, (clock_boot_ns() - before) * LARGE_SHARE);
-            return false;
-        }
     }
     return true;
 }

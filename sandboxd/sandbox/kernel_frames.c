@@ -265,7 +265,17 @@ static json_t *load(const char *line, size_t size, struct error *err)
 void kernel_frame_done(struct kernel_frame *frame)
 {
     json_decref(frame->body);
+    free(frame->text);
     *frame = (struct kernel_frame){0};
+}
+
+void kernel_frame_make_text(struct kernel_frame *frame)
+{
+    if (json_object_size(frame->body) == 0)
+        return;
+    frame->text = json_dumps(frame->body, JSON_COMPACT | KERNEL_FRAME_REALS);
+    if (frame->text)
+        json_decref(TAKE(frame->body));
 }
 
 bool kernel_frame_parse(const char *line, size_t size, struct kernel_frame *frame, struct error *err)

@@ -14,6 +14,7 @@
 
 #define KERNEL_FRAME_MAX        (16 * 1024 * 1024) /* bytes of a line */
 #define KERNEL_FRAME_VALUES_MAX 100000             /* JSON values in it, about */
+#define KERNEL_FRAME_REALS      JSON_REAL_PRECISION(15) /* 0.1 is "0.1" */
 #define KERNEL_RUN_ID_BYTES     65
 #define KERNEL_WORD_BYTES       96 /* names and versions that a driver says */
 
@@ -61,11 +62,15 @@ struct kernel_frame {
     enum kernel_frame_status status;
     char version[KERNEL_WORD_BYTES], implementation[KERNEL_WORD_BYTES]; /* READY; one line of UTF-8 */
     char message[160];                                                  /* FAILED */
-    json_t *body; /* STDOUT .. ERROR: what a client is told beside the type; owned */
+    json_t *body; /* STDOUT .. ERROR: what a client is told beside the type; owned; NULL with: */
+    char *text;   /* the same as a JSON text; owned; NULL with body */
     size_t cost;  /* bytes that it holds, about */
 };
 
 void kernel_frame_done(struct kernel_frame *frame);
+
+/** `text` in place of `body`, where that has members. */
+void kernel_frame_make_text(struct kernel_frame *frame);
 
 /** Reads a line. INVALID: it is no JSON object, or not of a shape that a driver writes. TOO_LARGE: it has too many
  * values, or numbers that nothing here holds; a driver may have written it. Nothing is in *frame then. */

@@ -149,11 +149,9 @@ struct sent {
 
 static struct kernel *find_sender(const struct sent *sent)
 {
-    struct sandbox *sandbox = sandbox_find(sent->all, sent->sandbox_id);
-    for (struct kernel *kernel = sandbox ? sandbox->kernels : NULL; kernel; kernel = kernel->next)
-        if (kernel->number == sent->number && kernel->current && strcmp(kernel->current->id, sent->run_id) == 0)
-            return kernel;
-    return NULL;
+    struct kernel *kernel = kernel_find_number(sent->all, sent->sandbox_id, sent->number);
+    bool is_current = kernel && kernel->current && strcmp(kernel->current->id, sent->run_id) == 0;
+    return is_current ? kernel : NULL;
 }
 
 /* Then its last words will say why. */
@@ -249,6 +247,11 @@ bool kernel_waits_for_reader(struct kernel *kernel)
     return kernel->current && kernel_run_is_full(kernel->current->run);
 }
 
+bool kernel_wants_text(const struct kernel *kernel)
+{
+    return kernel->current && kernel_run_wants_text(kernel->current->run);
+}
+
 void kernel_note(struct kernel *kernel, const char *text)
 {
     if (kernel->current)
@@ -326,6 +329,8 @@ static void take_of_current(struct kernel *kernel, struct kernel_frame *frame)
         on_begun(kernel);
     else if (frame->kind == KERNEL_FRAME_DONE)
         on_done(kernel, frame);
+    else if (frame->text)
+        kernel_run_put_text(kernel->current->run, type_of(frame->kind), TAKE(frame->text), frame->cost);
     else
         kernel_run_put(kernel->current->run, KERNEL_EVENT_TOLD, type_of(frame->kind), TAKE(frame->body), frame->cost);
 }

@@ -13,6 +13,7 @@ struct waiting {
 
 struct kernel_run {
     atomic_uint references;
+    bool takes_text; /* set before anybody else has it */
     struct loop *reader_loop;
 
     /* reader's loop alone */
@@ -42,17 +43,33 @@ struct kernel_run *kernel_run_new(void (*ready)(void *cookie), void *cookie)
     return run;
 }
 
+void kernel_run_takes_text(struct kernel_run *run)
+{
+    run->takes_text = true;
+}
+
+bool kernel_run_wants_text(const struct kernel_run *run)
+{
+    return run->takes_text;
+}
+
 struct kernel_run *kernel_run_hold(struct kernel_run *run)
 {
     atomic_fetch_add(&run->references, 1);
     return run;
 }
 
+static void event_drop(struct kernel_event *event)
+{
+    json_decref(event->body);
+    free(event->text);
+}
+
 static void drop_queue(struct kernel_run *run)
 {
     for (struct waiting *each = run->first, *next; each; each = next) {
         next = each->next;
-        json_decref(each->event.body);
+        event_drop(&each->event);
         free(each);
     }
     run->first = run->last = NULL;
@@ -188,7 +205,7 @@ static void put(struct kernel_run *run, const struct kernel_event *event)
     }
     pthread_mutex_unlock(&run->mutex);
     if (is_dropped) {
-        json_decref(event->body);
+        event_drop(&entry->event);
         free(entry);
     }
 }
@@ -196,6 +213,11 @@ static void put(struct kernel_run *run, const struct kernel_event *event)
 void kernel_run_put(struct kernel_run *run, enum kernel_event_kind kind, const char *type, json_t *body, size_t cost)
 {
     put(run, &(struct kernel_event){.kind = kind, .type = type, .body = body, .cost = cost});
+}
+
+void kernel_run_put_text(struct kernel_run *run, const char *type, char *text, size_t cost)
+{
+    put(run, &(struct kernel_event){.kind = KERNEL_EVENT_TOLD, .type = type, .text = text, .cost = cost});
 }
 
 void kernel_run_fail(struct kernel_run *run, const struct error *err)

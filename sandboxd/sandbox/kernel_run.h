@@ -24,7 +24,8 @@ enum kernel_event_kind {
 struct kernel_event {
     enum kernel_event_kind kind;
     const char *type; /* "started", "stdout", "done" ...; static */
-    json_t *body;     /* an object; owned by who has the event */
+    json_t *body;     /* an object; owned by who has the event; NULL with: */
+    char *text;       /* the same as a JSON text; owned likewise; only where the reader wants that of large ones */
     size_t cost;      /* bytes it holds, about */
     struct error error;
 };
@@ -35,6 +36,8 @@ struct kernel_run;
 
 /** `ready(cookie)` is called on the calling loop, never before this returns, when kernel_run_next may have something. */
 struct kernel_run *kernel_run_new(void (*ready)(void *cookie), void *cookie) MUST_USE;
+/** At once: large events may come as text. */
+void kernel_run_takes_text(struct kernel_run *run);
 /** The reader leaves: no call comes any more. The run goes on. NULL is allowed. */
 void kernel_run_close(struct kernel_run *run);
 /** Takes the next event; its body is the caller's. False: there is none now. To be called when the one before is out of
@@ -51,6 +54,9 @@ void kernel_run_attach(struct kernel_run *run, void (*room)(void *owner), void *
 void kernel_run_detach(struct kernel_run *run);
 /** Whether nothing more is to be put now; then `room` is called later. Never when the reader has left. */
 bool kernel_run_is_full(struct kernel_run *run) MUST_USE;
+bool kernel_run_wants_text(const struct kernel_run *run) MUST_USE;
+/** Takes the text. Else as the next. */
+void kernel_run_put_text(struct kernel_run *run, const char *type, char *text, size_t cost);
 /** Takes the body. What comes behind the last one, or when the reader has left, is dropped. */
 void kernel_run_put(struct kernel_run *run, enum kernel_event_kind kind, const char *type, json_t *body, size_t cost);
 /** The last. */

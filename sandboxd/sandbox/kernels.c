@@ -65,6 +65,15 @@ static bool is_lost(const struct kernel *kernel)
     return kernel->view.state == KERNEL_LOST || (kernel->discards && kernel->after == KERNEL_IS_LOST);
 }
 
+struct kernel *kernel_find_number(struct sandboxes *all, const char *sandbox_id, uint64_t number)
+{
+    struct sandbox *sandbox = sandbox_find(all, sandbox_id);
+    for (struct kernel *kernel = sandbox ? sandbox->kernels : NULL; kernel; kernel = kernel->next)
+        if (kernel->number == number)
+            return kernel;
+    return NULL;
+}
+
 void kernel_show(const struct kernel *kernel, struct kernel_view *view)
 {
     *view = kernel->view;

@@ -53,6 +53,7 @@ struct kernel {
     char error[121]; /* the last it wrote outside of frames */
     char why[160];   /* it was, or is to be, ended for this; "" */
     bool discards;   /* nothing that comes is of interest but its end */
+    bool parsing;    /* a large frame is being read: what is behind it waits */
     enum kernel_after after;
     struct loop_timer *again, *large_timer, *start_timer;
     struct verb *starting; /* answered when it is ready */
@@ -69,6 +70,8 @@ struct kernel {
 /* ---- kernels.c ---- */
 void kernel_ask_free(struct kernel_ask *ask);
 struct kernel *kernel_find(const struct sandbox *sandbox, const char *id) MUST_USE;
+/** That of kernel->number; NULL: it is gone. On the sandbox's loop. */
+struct kernel *kernel_find_number(struct sandboxes *all, const char *sandbox_id, uint64_t number) MUST_USE;
 /** Answers all of the list with the view, or err. */
 void kernel_finish(struct kernel *kernel, struct verb **list, const struct error *err);
 void kernel_show(const struct kernel *kernel, struct kernel_view *view);
@@ -95,6 +98,8 @@ void kernel_add_job(struct kernel *kernel, struct kernel_ask *ask);
 void kernel_next_job(struct kernel *kernel);
 /** A frame about a run; takes what it needs out of it. */
 void kernel_take_frame(struct kernel *kernel, struct kernel_frame *frame);
+/** Whether the reader of what it runs takes large events as text. */
+bool kernel_wants_text(const struct kernel *kernel) MUST_USE;
 /** Whether the reader of what it runs is behind; it is called when not any more. */
 bool kernel_waits_for_reader(struct kernel *kernel) MUST_USE;
 void kernel_interrupt(struct kernel *kernel);

@@ -381,6 +381,7 @@ struct sandboxes {
     struct early *early[SANDBOXES_LOOPS_MAX];
     struct sandbox *homes[SANDBOXES_LOOPS_MAX]; /* each belongs to its loop, as the next */
     struct loop_timer *sample_timers[SANDBOXES_LOOPS_MAX];
+    struct kernel_parser *kernel_parser;
     struct execution_book *executions;
     struct execution_removal *removals[SANDBOXES_LOOPS_MAX]; /* as homes */
 };

@@ -1,6 +1,7 @@
 /* sandboxes.c - the whole: loops and their sandboxes, and how verbs reach them. */
 #include "sandboxd/sandbox/sandboxes.h"
 
+#include "sandboxd/sandbox/kernel_parser.h"
 #include "sandboxd/sandbox/kernels_internal.h"
 #include "sandboxd/sandbox/executions_internal.h"
 #include "sandboxd/sandbox/paused_marks.h"
@@ -30,6 +31,7 @@ struct sandboxes *sandboxes_new(const struct sandboxes_options *options)
     all->launcher = launcher_link_new(all, options->launcher);
     all->descriptors_max = options->descriptors_max;
     all->executions = execution_book_new();
+    all->kernel_parser = kernel_parser_new();
     return all;
 }
 
@@ -53,6 +55,7 @@ void sandboxes_free(struct sandboxes *all)
     registry_free(all->registry);
     template_list_free(all->templates);
     execution_book_free(all->executions);
+    kernel_parser_free(all->kernel_parser);
     pthread_mutex_destroy(&all->mutex);
     free(all);
 }
@@ -130,6 +133,7 @@ void sandboxes_loop_ending(struct sandboxes *all, struct loop *loop)
     error_set(&err, ERROR_NODE_UNREACHABLE, "the node is restarting; follow the command by its id and offset");
     while (all->homes[index])
         sandbox_free(all->homes[index], &err);
+    kernel_parser_finish(all->kernel_parser);
     if (index == 0)
         launcher_link_stop(all->launcher);
 }

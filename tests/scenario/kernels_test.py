@@ -149,6 +149,22 @@ Rich()""")
             self.assertEqual(shown["data"]["text/html"], "<b>x</b>")
             self.assertEqual(base64.b64decode(shown["data"]["image/png"]), b"\x89PNG\r\n\x1a\nnot really")
 
+    def test_large_results(self):
+        """Over what is read on a loop; as events and as one JSON, and what is behind them stays behind."""
+        name = self.new()
+        code = ("import base64\nclass Big:\n    def _repr_png_(self): return bytes(3 << 20)\n"
+                "try:\n    display\nexcept NameError:\n    from IPython.display import display\n"
+                "display(Big()); print('behind')")
+        done = self.run_code(name, code)
+        self.assertEqual((done["status"], done["stdout"]), ("ok", "behind\n"), str(done)[:300])
+        self.assertEqual(len(base64.b64decode(done["displays"][0]["data"]["image/png"])), 3 << 20)
+        events = self.ask("POST", f"/kernels/{name}/run", {"code": code}).events
+        self.assertEqual([event["type"] for event in events if event["type"] != "keepalive"],
+                         ["started", "display", "stdout", "done"])
+        self.assertEqual(len(base64.b64decode(events[1]["data"]["image/png"])), 3 << 20)
+        sse = self.ask("POST", f"/kernels/{name}/run", {"code": code, "stream": "sse"}).body
+        self.assertIn(b'event: display\ndata: {"type":"display","data":{', sse)
+
     def test_several_at_once(self):
         names = [self.new() for _ in range(3)]
         meet = "\n".join(["import os, time", "open(f'/tmp/meet-{os.getpid()}', 'w').close()",

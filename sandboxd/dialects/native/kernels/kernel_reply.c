@@ -122,9 +122,26 @@ static void start_stream(struct kernel_reply *reply)
                       reply);
 }
 
+/* A large one, as it was made into text: {"a":...} becomes {"type":...,"a":...}. Takes it. */
+static void send_text(struct kernel_reply *reply, const struct kernel_event *event)
+{
+    AUTO_FREE char *body = event->text;
+    AUTO_TEXT text = {0};
+    if (reply->framing == KERNEL_SSE)
+        text_append_format(&text, "event: %s\ndata: ", event->type);
+    text_append_format(&text, "{\"type\":\"%s\",", event->type);
+    text_append_string(&text, body + 1);
+    text_append_string(&text, reply->framing == KERNEL_SSE ? "\n\n" : "\n");
+    reply->full = http_stream_send(reply->request, text.data, text.length) >= HTTP_STREAM_FULL_BYTES;
+}
+
 /* The type stands first. Takes the body. */
 static void send_event(struct kernel_reply *reply, const struct kernel_event *event)
 {
+    if (event->text) {
+        send_text(reply, event);
+        return;
+    }
     json_t *object = json_pack("{s:s}", "type", event->type);
     json_object_update(object, event->body);
     json_decref(event->body);
@@ -229,6 +246,8 @@ struct kernel_run *kernel_reply_new(struct http_request *request, enum kernel_fr
     reply->framing = framing;
     reply->expires_ns = plane_deadline_ns(caller_of(request)->claims.expires_at + PLANE_AFTER_EXPIRY_S);
     reply->run = kernel_run_new(pull, reply);
+    if (framing != KERNEL_ONE_JSON)
+        kernel_run_takes_text(reply->run);
     plane_stay(request);
     plan_timer(reply);
     http_request_when_gone(request, on_gone, reply);

@@ -2,6 +2,7 @@
  * told, waited for, lost, and what a hostile process can do to it. */
 #include "sandboxd/sandbox/kernels.h"
 
+#include "sandboxd/sandbox/kernel_parser.h"
 #include "sandboxd/sandbox/kernels_internal.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
@@ -70,6 +71,7 @@ static void open_world(struct world *world)
     pthread_mutex_init(&world->all.mutex, NULL);
     world->all.registry = registry_new(1);
     world->all.descriptors_max = 1000;
+    world->all.kernel_parser = kernel_parser_new();
     world->all.loops[0] = world->loop;
     world->sandbox = (struct sandbox){.all = &world->all, .loop = world->loop, .current = true};
     memcpy(world->sandbox.facts.id, SANDBOX, sizeof SANDBOX);
@@ -95,11 +97,14 @@ static void close_world(struct world *world)
     kernels_free(&world->sandbox, &err);
     process_free_all(&world->sandbox, &err);
     turn(world, 3);
+    kernel_parser_finish(world->all.kernel_parser);
+    turn(world, 1);
     CHECK(world->sandbox.kernels_large == 0);
     registry_set_seat(world->all.registry, SANDBOX, NULL);
     init_link_free(world->sandbox.link);
     loop_close(world->loop);
     loop_free(world->loop);
+    kernel_parser_free(world->all.kernel_parser);
     registry_free(world->all.registry);
     pthread_mutex_destroy(&world->all.mutex);
     close(world->init), close(world->listener), close(world->run);
@@ -180,6 +185,8 @@ static void say(struct world *world, const struct driver_end *driver, const char
 
 struct reader {
     struct kernel_run *run;
+    bool takes_text;
+    size_t text_bytes; /* of events that came as text */
     struct text told; /* "started stdout:hi done:ok ..." */
     bool stops;       /* takes nothing */
     struct error error;
@@ -197,7 +204,9 @@ static void take(void *cookie)
         else
             text_append_format(&reader->told, "%s%s%s ", event.type, text || status ? ":" : "",
                                text ? text : status ? status : "");
+        reader->text_bytes += event.text ? strlen(event.text) : 0;
         json_decref(event.body);
+        free(event.text);
     }
 }
 
@@ -205,6 +214,8 @@ static void ask(struct world *world, struct reader *reader, const char *id, cons
 {
     const struct kernel_code asked = {.code = code, .size = strlen(code), .timeout_ms = timeout_ms};
     reader->run = kernel_run_new(take, reader);
+    if (reader->takes_text)
+        kernel_run_takes_text(reader->run);
     kernels_run(&world->all, SANDBOX, id, &asked, reader->run);
     turn(world, 4);
 }
@@ -457,6 +468,48 @@ static void check_lost_by(const char *bytes, size_t size)
     drop(&driver);
 }
 
+/* Large frames are read elsewhere, and stand where they stood all the same. */
+static void test_large_frames(bool takes_text)
+{
+    struct world world;
+    struct reader reader = {.takes_text = takes_text};
+    char run[KERNEL_RUN_ID_BYTES];
+    enum { SIZE = 3 << 20 };
+    open_world(&world);
+    struct driver_end driver = begin(&world, "kernel.a.1", "python");
+    kernels_adopt(&world.sandbox);
+    say(&world, &driver, "{\"ready\":{}}");
+    ask(&world, &reader, "a", "x", 0);
+    hear(&driver, run, "x");
+    say(&world, &driver, "{\"started\":{\"run\":\"%s\",\"count\":1}}", run);
+    AUTO_FREE char *data = memory_new(SIZE + 1);
+    memset(data, 'A', SIZE);
+    AUTO_FREE char *lines = memory_printf("{\"display\":{\"run\":\"%s\",\"data\":{\"a\":\"%s\"}}}\n"
+                                          "{\"stdout\":{\"run\":\"%s\",\"text\":\"behind\"}}\n"
+                                          "{\"done\":{\"run\":\"%s\",\"status\":\"ok\",\"count\":1}}\n",
+                                          run, data, run, run);
+    for (size_t at = 0, size = strlen(lines); at < size;) {
+        ssize_t part = write(driver.out, lines + at, size - at < 32768 ? size - at : 32768);
+        at += part > 0 ? (size_t)part : 0;
+        turn(&world, 1);
+    }
+    for (int i = 0; i < 1000 && !strstr(reader.told.data, "done"); i++)
+        turn(&world, 1);
+    CHECK_TEXT(reader.told.data, "accepted started display stdout:behind done:ok ");
+    CHECK(takes_text ? reader.text_bytes > SIZE : reader.text_bytes == 0);
+    leave(&reader);
+    /* One that is being read when all ends. */
+    ask(&world, &reader, "a", "y", 0);
+    for (size_t at = 0, size = strlen(lines); at < size && at < SIZE + 1000;) {
+        ssize_t part = write(driver.out, lines + at, size - at < 32768 ? size - at : 32768);
+        at += part > 0 ? (size_t)part : 0;
+        (void)h2o_evloop_run(world.loop->evloop, 0);
+    }
+    leave(&reader);
+    close_world(&world);
+    drop(&driver);
+}
+
 static void test_what_is_no_frame(void)
 {
     check_lost_by("garbage\n", 8);
@@ -511,6 +564,8 @@ int main(void)
     test_a_slow_reader();
     test_a_run_of_an_earlier_front();
     test_time();
+    test_large_frames(false);
+    test_large_frames(true);
     test_what_is_no_frame();
     test_its_stdin_is_nobody_elses();
     test_names();
