@@ -1,6 +1,6 @@
-/* execute.c - one-shot runs (specs/execute.md): a sandbox is made for the one request, on a thread of its own, the request
- * goes on to its node as it came, and the sandbox goes when the answer has been sent. What it left to be fetched by URL
- * keeps it until its idle timeout, and so does a process of ours that is killed in between. */
+/* execute.c - one-shot runs (specs/execute.md): a sandbox is made for the one request, on a thread of its own, the
+ * request goes on to its node as it came, and the sandbox goes when the answer has been sent. What it left to be
+ * fetched by URL keeps it until its idle timeout, and so does a process of ours that is killed in between. */
 #include "negotiator/dialects/plane.h"
 #include "negotiator/dialects/waiting.h"
 #include "negotiator/fleet/dial.h"
@@ -13,10 +13,12 @@
 #include <string.h>
 
 enum {
-    IDLE_S = 130,         /* longer than an artifact's URL holds (sandboxd: 120 s) */
-    TTL_MIN_S = 60, TTL_MAX_S = 3600,
-    TIMEOUT_DEFAULT_S = 60, TIMEOUT_MAX_S = 86400,
-    LATE_MS = 5000        /* the node answers in time by itself; beyond that it is not there any more */
+    IDLE_S = 130, /* longer than an artifact's URL holds (sandboxd: 120 s) */
+    TTL_MIN_S = 60,
+    TTL_MAX_S = 3600,
+    TIMEOUT_DEFAULT_S = 60,
+    TIMEOUT_MAX_S = 86400,
+    LATE_MS = 5000 /* the node answers in time by itself; beyond that it is not there any more */
 };
 static const char ROUTE[] = "/execute", THREAD_PREFIX[] = "execute-";
 
@@ -24,7 +26,7 @@ static const char ROUTE[] = "/execute", THREAD_PREFIX[] = "execute-";
 struct once {
     struct plane *plane;
     struct loop *loop;
-    uint64_t request; /* its number */
+    uint64_t request;  /* its number */
     uint64_t begun_ns; /* boot */
     double timeout_s;
     struct caller caller;
@@ -141,8 +143,8 @@ static void on_granted(void *cookie)
 
 static json_t *result(bool timed_out, const char *error)
 {
-    return json_pack("{s:s, s:s, s:i, s:b, s:s, s:n, s:n}", "stdout", "", "stderr", "", "exit_code", timed_out ? 124 : 1,
-                     "timed_out", timed_out, "error", error, "sandbox_id", "artifacts");
+    return json_pack("{s:s, s:s, s:i, s:b, s:s, s:n, s:n}", "stdout", "", "stderr", "", "exit_code",
+                     timed_out ? 124 : 1, "timed_out", timed_out, "error", error, "sandbox_id", "artifacts");
 }
 
 /* The client leaves: when the answer comes, its request is not found. */
@@ -213,7 +215,9 @@ static bool make_wish(struct negotiation *n, const struct once *once, struct err
 static uint64_t late_at(const struct once *once)
 {
     double margin = once->timeout_s * 0.05 < 0.1 ? 0.1 : once->timeout_s * 0.05;
-    double left = margin > 1 ? once->timeout_s - 1 : once->timeout_s > 2 * margin ? once->timeout_s - margin : once->timeout_s / 2;
+    double left = margin > 1                     ? once->timeout_s - 1
+                  : once->timeout_s > 2 * margin ? once->timeout_s - margin
+                                                 : once->timeout_s / 2;
     return once->begun_ns + (uint64_t)(left * 1e9);
 }
 

@@ -14,9 +14,10 @@ struct artifact_name {
     const char *sandbox_id, *execution_id, *name;
 };
 
-/** Keeps `file` (taken when that goes well; the sandbox's, see files_file_closed) until `until` (boot ns). NO_CAPACITY. */
-bool artifacts_keep(struct sandboxes *all, const struct artifact_name *artifact, int file, uint64_t size, uint64_t until,
-                    char ticket[static ARTIFACT_TICKET_BYTES], struct error *err) MUST_USE;
+/** Keeps `file` (taken when that goes well; the sandbox's, see files_file_closed) until `until` (boot ns). NO_CAPACITY.
+ */
+bool artifacts_keep(struct sandboxes *all, const struct artifact_name *artifact, int file, uint64_t size,
+                    uint64_t until, char ticket[static ARTIFACT_TICKET_BYTES], struct error *err) MUST_USE;
 
 /** The file, now the caller's, who calls files_file_closed in its time: there is no second one. GONE when it was had
  *  before, or is too old; NOT_FOUND when the ticket is for something else, or nothing. */

@@ -180,8 +180,8 @@ static size_t count_kept(const struct execution_book *book, const char *sandbox_
     return count;
 }
 
-bool artifacts_keep(struct sandboxes *all, const struct artifact_name *artifact, int file, uint64_t size, uint64_t until,
-                    char ticket[static ARTIFACT_TICKET_BYTES], struct error *err)
+bool artifacts_keep(struct sandboxes *all, const struct artifact_name *artifact, int file, uint64_t size,
+                    uint64_t until, char ticket[static ARTIFACT_TICKET_BYTES], struct error *err)
 {
     struct execution_book *book = all->executions;
     uint8_t random[(ARTIFACT_TICKET_BYTES - 1) / 2];
@@ -193,8 +193,8 @@ bool artifacts_keep(struct sandboxes *all, const struct artifact_name *artifact,
     kept->name = memory_string(artifact->name);
     bool is_name = text_copy(kept->sandbox_id, sizeof kept->sandbox_id, artifact->sandbox_id);
     pthread_mutex_lock(&book->mutex);
-    bool has_room = is_name && book->kept_count < ARTIFACTS_OF_ALL &&
-                    count_kept(book, kept->sandbox_id) < ARTIFACTS_OF_SANDBOX;
+    bool has_room =
+        is_name && book->kept_count < ARTIFACTS_OF_ALL && count_kept(book, kept->sandbox_id) < ARTIFACTS_OF_SANDBOX;
     if (has_room) {
         memcpy(ticket, kept->ticket, ARTIFACT_TICKET_BYTES);
         kept->next = book->kept;

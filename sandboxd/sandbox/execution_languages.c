@@ -52,7 +52,8 @@ static bool add_variables(struct command *command, const struct command *from, s
     return true;
 }
 
-/* What is read before an interpreter: one that is forked has it behind itself (what it reads itself the driver minds). */
+/* What is read before an interpreter: one that is forked has it behind itself (what it reads itself the driver minds).
+ */
 static bool is_for_start(const char *variable)
 {
     static const char *const PREFIXES[] = {"LD_", "MALLOC_", "GLIBC_"};
@@ -82,8 +83,7 @@ static bool set_driver(struct command *command, const struct execution_order *or
     if (start.zygote == DRIVER_ZYGOTE_NONE)
         return true;
     AUTO(command) *zygote = command_new();
-    return add_all(zygote, start.zygote_arguments, err) &&
-           command_set_zygote(command, start.zygote, TAKE(zygote), err);
+    return add_all(zygote, start.zygote_arguments, err) && command_set_zygote(command, start.zygote, TAKE(zygote), err);
 }
 
 static bool set_program(struct command *command, const struct execution_order *order, bool forks, struct error *err)

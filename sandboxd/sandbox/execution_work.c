@@ -90,10 +90,8 @@ struct execution_write *execution_write_start(struct sandboxes *all, const char 
     struct execution_write *write = memory_new(sizeof *write);
     *write = (struct execution_write){.file = file, .done = done, .cookie = cookie};
     /* The first makes the folder, of a name that nobody could know; the others cannot leave it. */
-    struct files_request request = {.operation = FILES_WRITE,
-                                    .flags = FILES_PARENTS,
-                                    .root = is_first ? "" : folder,
-                                    .path = path};
+    struct files_request request = {
+        .operation = FILES_WRITE, .flags = FILES_PARENTS, .root = is_first ? "" : folder, .path = path};
     bool is_poured = is_open && pour(write, ends[1]);
     if (is_poured)
         close(TAKE_FD(ends[1]));
@@ -110,7 +108,8 @@ struct execution_write *execution_write_start(struct sandboxes *all, const char 
 /* ---- removing ---- */
 
 enum { ATTEMPTS = 5, SWEEP_MAX = 256, LOOK_AT_MAX = 10000 };
-static const uint64_t PAUSE_NS = UINT64_C(100000000); /* before the second attempt; each later one after four times that */
+static const uint64_t PAUSE_NS =
+    UINT64_C(100000000); /* before the second attempt; each later one after four times that */
 
 /* One folder, or with `stale` those that are found in its place, one after another. */
 struct execution_removal {

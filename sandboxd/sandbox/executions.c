@@ -1,5 +1,5 @@
-/* executions.c - one execution, step by step: its files are written, it runs, what it left is collected, its folder goes.
- * A timer watches over all of it, so that the client is answered while it still waits. */
+/* executions.c - one execution, step by step: its files are written, it runs, what it left is collected, its folder
+ * goes. A timer watches over all of it, so that the client is answered while it still waits. */
 #include "sandboxd/sandbox/executions_internal.h"
 
 #include "sandboxd/sandbox/sandbox_internal.h"
@@ -118,7 +118,8 @@ static void clean_streams(struct execution *execution)
         append_clean(&execution->result.streams[i], raw->data + skip, raw->length - skip);
         if (execution->lost[i] > 0)
             text_append_format(&execution->marks, "[parley] %s was too long: its first %llu bytes are left out\n",
-                               output_stream_name((enum output_stream)i), (unsigned long long)(execution->lost[i] + skip));
+                               output_stream_name((enum output_stream)i),
+                               (unsigned long long)(execution->lost[i] + skip));
     }
     if (execution->marks.length == 0)
         return;
@@ -179,7 +180,8 @@ static void take_end(struct execution *execution, const struct process_end *end)
 static void on_ended(struct execution *execution, const struct process_view *view)
 {
     for (int i = 0; i < OUTPUT_STREAMS; i++)
-        execution->lost[i] = view->length[i] > execution->raw[i].length ? view->length[i] - execution->raw[i].length : 0;
+        execution->lost[i] =
+            view->length[i] > execution->raw[i].length ? view->length[i] - execution->raw[i].length : 0;
     take_end(execution, &view->end);
     kill_rest(execution); /* what it started and left behind */
     follower_close(TAKE(execution->follower));
@@ -250,7 +252,8 @@ static void run(struct execution *execution)
     static const uint64_t FROM_THE_START[OUTPUT_STREAMS] = {0};
     struct error err = {0};
     uint64_t now = clock_boot_ns(), by = execution->order->answer_by;
-    AUTO(command) *command = execution_command(execution->order, execution->id, execution->folder, execution->forks, &err);
+    AUTO(command) *command =
+        execution_command(execution->order, execution->id, execution->folder, execution->forks, &err);
     if (!command) {
         fail(execution, &err);
         return;

@@ -1,19 +1,19 @@
-/** executions.h - a program that is run once: files into a fresh work folder of the sandbox, the code beside them, what it
- * prints and how it ends, and what it leaves below ./artifacts. One call from its start to its end belongs to the loop
- * that asked; the folder is removed afterwards, whatever happened. All on verbs of files.h and sandboxes.h. */
+/** executions.h - a program that is run once: files into a fresh work folder of the sandbox, the code beside them, what
+ * it prints and how it ends, and what it leaves below ./artifacts. One call from its start to its end belongs to the
+ * loop that asked; the folder is removed afterwards, whatever happened. All on verbs of files.h and sandboxes.h. */
 #pragma once
 
 #include "sandboxd/sandbox/sandboxes.h"
 #include "shared/base/text.h"
 
-#define EXECUTION_FILES_MAX        1000        /* with an order */
-#define EXECUTION_PATH_MAX         1024        /* bytes of a file's name */
-#define EXECUTION_OUTPUT_BYTES     (1 << 20)   /* of each stream; the end of it is given */
-#define EXECUTION_ARTIFACTS_MAX    1000        /* given; what is beyond is told in stderr */
-#define EXECUTION_INLINE_BYTES     (1 << 20)   /* an artifact up to this is given as bytes */
-#define EXECUTION_INLINE_ALL_BYTES (4 << 20)   /* ... while all of them are within this */
-#define EXECUTION_KEPT_MAX         32          /* larger ones, as files */
-#define EXECUTIONS_MAX             16          /* at once in a sandbox */
+#define EXECUTION_FILES_MAX        1000      /* with an order */
+#define EXECUTION_PATH_MAX         1024      /* bytes of a file's name */
+#define EXECUTION_OUTPUT_BYTES     (1 << 20) /* of each stream; the end of it is given */
+#define EXECUTION_ARTIFACTS_MAX    1000      /* given; what is beyond is told in stderr */
+#define EXECUTION_INLINE_BYTES     (1 << 20) /* an artifact up to this is given as bytes */
+#define EXECUTION_INLINE_ALL_BYTES (4 << 20) /* ... while all of them are within this */
+#define EXECUTION_KEPT_MAX         32        /* larger ones, as files */
+#define EXECUTIONS_MAX             16        /* at once in a sandbox */
 #define EXECUTION_LANGUAGES        "python, bash, node"
 
 struct execution_file {
@@ -33,12 +33,12 @@ struct execution_order {
     uint64_t give_up_at;     /* boot ns, later: answered with what there is */
 };
 
-/** `language` is what a client calls it ("py", "node"). INVALID: "Unsupported language: x (python, bash, node)". `code` is
- * copied. */
+/** `language` is what a client calls it ("py", "node"). INVALID: "Unsupported language: x (python, bash, node)". `code`
+ * is copied. */
 struct execution_order *execution_order_new(const char *sandbox_id, const char *language, const char *code, size_t size,
                                             struct error *err) MUST_USE;
-/** A file beside the code; both are copied. INVALID, "Invalid file path: x", when the name would leave the work folder or
- *  is the code's. */
+/** A file beside the code; both are copied. INVALID, "Invalid file path: x", when the name would leave the work folder
+ * or is the code's. */
 bool execution_order_add_file(struct execution_order *order, const char *path, size_t path_size, const char *data,
                               size_t size, struct error *err) MUST_USE;
 /** NULL is allowed. */
@@ -57,7 +57,7 @@ struct execution_result {
     const char *id;
     int exit_code; /* of a signal 128 + n; 124 when timed out */
     bool timed_out;
-    const char *error;                  /* a sentence; NULL: it ended by itself */
+    const char *error;                   /* a sentence; NULL: it ended by itself */
     struct text streams[OUTPUT_STREAMS]; /* valid UTF-8; what is missing anywhere is told at the end of stderr */
     struct execution_artifact *artifacts;
     size_t artifact_count;

@@ -1,11 +1,11 @@
-/** executions_internal.h - what the files about executions share: languages, the work folder's verbs, and the book of what
- * is known of them over all loops. */
+/** executions_internal.h - what the files about executions share: languages, the work folder's verbs, and the book of
+ * what is known of them over all loops. */
 #pragma once
 
 #include "sandboxd/sandbox/executions.h"
 #include "sandboxd/sandbox/files.h"
 
-#define EXECUTION_COMMAND      "execution."  /* what the ids of their commands begin with */
+#define EXECUTION_COMMAND      "execution." /* what the ids of their commands begin with */
 #define EXECUTION_FOLDER       "/tmp"
 #define EXECUTION_NAME         ".execution-" /* what the names of work folders there begin with */
 #define EXECUTION_FOLDER_BYTES 96
@@ -51,15 +51,15 @@ void execution_removals_drop(struct sandboxes *all);
 /* ---- execution_orphans.c: on the sandbox's loop ---- */
 
 struct sandbox;
-/** init has told all it knows: kills what an earlier front ran, and removes its folders. A paused sandbox is not woken for
- *  that. */
+/** init has told all it knows: kills what an earlier front ran, and removes its folders. A paused sandbox is not woken
+ * for that. */
 void execution_orphans_end(struct sandbox *sandbox);
 
 /* ---- execution_harvest.c ---- */
 
 struct execution_harvest;
-/** Collects what lies below `folder`/artifacts; artifacts and marks (sentences for stderr, each a line) are the caller's and
- *  grow. done(cookie) once, then it is freed. */
+/** Collects what lies below `folder`/artifacts; artifacts and marks (sentences for stderr, each a line) are the
+ * caller's and grow. done(cookie) once, then it is freed. */
 struct execution_harvest *execution_harvest_start(struct sandboxes *all, const char *sandbox_id, const char *folder,
                                                   struct execution_result *result, struct text *marks,
                                                   void (*done)(void *cookie), void *cookie) MUST_USE;

@@ -13,7 +13,8 @@
 #include <string.h>
 
 enum { BODY_BYTES = 8 * 1024 * 1024, URL_SECONDS = 120 };
-static const char ROUTE[] = "/s/{sandbox}/execute", ARTIFACT_ROUTE[] = "/s/{sandbox}/executions/{id}/artifacts/{name...}";
+static const char ROUTE[] = "/s/{sandbox}/execute",
+                  ARTIFACT_ROUTE[] = "/s/{sandbox}/executions/{id}/artifacts/{name...}";
 static const uint64_t SECOND_NS = UINT64_C(1000000000);
 
 /* A request that waits for its run. */
@@ -24,7 +25,8 @@ struct run {
 
 /* ---- what it left ---- */
 
-/* The token that URLs hold: the caller's, which may nothing any more, and not for long. False: it cannot be narrowed. */
+/* The token that URLs hold: the caller's, which may nothing any more, and not for long. False: it cannot be narrowed.
+ */
 static bool make_token(const struct http_request *request, char to[static CAPABILITY_TEXT_BYTES])
 {
     const struct capability_claims *claims = &caller_of(request)->claims;

@@ -85,7 +85,8 @@ static bool add_files(const json_t *value, struct execution_order *order, struct
     const char *name;
     const json_t *item;
     json_object_foreach ((json_t *)(uintptr_t)value, name, item)
-        if (!execution_order_add_file(order, name, strlen(name), json_string_value(item), json_string_length(item), err))
+        if (!execution_order_add_file(order, name, strlen(name), json_string_value(item), json_string_length(item),
+                                      err))
             return false;
     return true;
 }

@@ -18,6 +18,6 @@ struct execute_request {
 bool execute_request_parse(struct execute_request *request, const char *sandbox_id, const json_t *body,
                            struct error *err) MUST_USE;
 
-/** How much sooner than after `timeout_s` the program is killed, in s: so that its answer is there while the client, which
- * counts the same time, still waits. */
+/** How much sooner than after `timeout_s` the program is killed, in s: so that its answer is there while the client,
+ * which counts the same time, still waits. */
 double execute_request_margin(double timeout_s) MUST_USE;

@@ -18,7 +18,8 @@ static json_t *make(json_t *out, json_t *errors, int exit_code, bool timed_out, 
     json_object_set_new(object, "stderr", errors);
     json_object_set_new(object, "exit_code", json_integer(exit_code));
     json_object_set_new(object, "timed_out", json_boolean(timed_out));
-    json_object_set_new(object, "error", error ? json_stringn(error, text_utf8_prefix(error, strlen(error))) : json_null());
+    json_object_set_new(object, "error",
+                        error ? json_stringn(error, text_utf8_prefix(error, strlen(error))) : json_null());
     json_object_set_new(object, "sandbox_id", sandbox_id ? json_string(sandbox_id) : json_null());
     json_object_set_new(object, "artifacts", artifacts ? artifacts : json_null());
     return object;

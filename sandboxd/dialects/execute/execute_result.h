@@ -14,5 +14,6 @@ json_t *execute_result_json(const struct execution_result *result, const char *s
 /** {"base64": ...}. The caller owns it. */
 json_t *execute_result_inline(const struct execution_artifact *artifact) MUST_USE;
 
-/** The path of a name below executions/{id}/artifacts/, every byte that is not plain percent-encoded. The caller frees. */
+/** The path of a name below executions/{id}/artifacts/, every byte that is not plain percent-encoded. The caller frees.
+ */
 char *execute_result_path(const char *execution_id, const char *name) MUST_USE;

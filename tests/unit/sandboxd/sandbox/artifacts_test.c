@@ -63,8 +63,11 @@ static void test_nothing_else(void)
 {
     char ticket[ARTIFACT_TICKET_BYTES];
     keep(ticket);
-    const struct artifact_name others[] = {{"sbx_b", "run_a", "x/y"}, {"sbx_a", "run_b", "x/y"}, {"sbx_a", "run_a", "x"},
-                                           {"sbx_a", "run_a", ""},    {"sbx_a", "run_a", "x/y/"}};
+    const struct artifact_name others[] = {{"sbx_b", "run_a", "x/y"},
+                                           {"sbx_a", "run_b", "x/y"},
+                                           {"sbx_a", "run_a", "x"},
+                                           {"sbx_a", "run_a", ""},
+                                           {"sbx_a", "run_a", "x/y/"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         CHECK(take(&others[i], ticket) == ERROR_NOT_FOUND);
     CHECK(take(&NAME, "") == ERROR_NOT_FOUND);

@@ -1,4 +1,5 @@
-/* The body of POST /execute: which names stay in the work folder, which fields there are, how much sooner a run is ended. */
+/* The body of POST /execute: which names stay in the work folder, which fields there are, how much sooner a run is
+ * ended. */
 #include "sandboxd/dialects/execute/execute_request.h"
 
 #include "sandboxd/dialects/execute/execute_result.h"
@@ -56,8 +57,10 @@ static void test_name(const char *path, size_t size, bool is_good)
 
 static void test_names(void)
 {
-    static const char *const BAD[] = {"", ".", "..", "/", "/a", "../a", "a/..", "a/../b", "a//b", "a/", "./", "main.sh", "./main.sh"};
-    static const char *const GOOD[] = {"a", "...", ".a", "a/b", "./a", "a/./b", "..a", "a..", "\xff", "a\nb", "main.py", "x/main.sh"};
+    static const char *const BAD[] = {"",       ".",    "..", "/",  "/a",      "../a",     "a/..",
+                                      "a/../b", "a//b", "a/", "./", "main.sh", "./main.sh"};
+    static const char *const GOOD[] = {"a",   "...", ".a",   "a/b",  "./a",     "a/./b",
+                                       "..a", "a..", "\xff", "a\nb", "main.py", "x/main.sh"};
     char longest[300];
     memset(longest, 'a', sizeof longest);
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
@@ -71,8 +74,10 @@ static void test_names(void)
 
 static void test_languages(void)
 {
-    static const char *const BAD[] = {"", " ", "py thon", "Python", "ruby", "py\n", " python ", "pythonpythonpythonpythonpython"};
-    static const char *const GOOD[] = {"python", "py", "python3", "bash", "sh", "shell", "node", "javascript", "js", "nodejs"};
+    static const char *const BAD[] = {"",     " ",    "py thon",  "Python",
+                                      "ruby", "py\n", " python ", "pythonpythonpythonpythonpython"};
+    static const char *const GOOD[] = {"python", "py",   "python3",    "bash", "sh",
+                                       "shell",  "node", "javascript", "js",   "nodejs"};
     struct error err = {0};
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
         CHECK(!execution_order_new("sbx_a", BAD[i], "", 0, &err) &&
