@@ -7,8 +7,10 @@
 #include "shared/base/memory.h"
 
 #include <inttypes.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const uint64_t SECOND = 1000000000;
@@ -30,7 +32,6 @@ static bool read_options(struct networks *networks, const struct networks_option
     host->group = 0x40000000 | hash >> 2; /* never 0, which is everybody's; a positive number for all tools */
     host->egress_uid = options->egress_uid;
     networks->stock_wanted = options->stock < NETWORK_STOCK_MAX ? options->stock : NETWORK_STOCK_MAX;
-    networks->forwarding_file = memory_printf("%s/forwarding", options->shared_folder);
     if (!servers_parse_net(options->net, &networks->net, err))
         return false;
     if (options->servers)
@@ -46,6 +47,10 @@ struct networks *networks_open(const struct networks_options *options, struct er
     if (!read_options(networks, options, err))
         return NULL;
     networks->home = namespace_open(err);
+    struct stat home = {0}; /* a machine may have several that are hosts, with one /run */
+    if (networks->home >= 0 && fstat(networks->home, &home) == 0)
+        networks->forwarding_file =
+            memory_printf("%s/forwarding-%ju", options->shared_folder, (uintmax_t)home.st_ino);
     networks->netlink = networks->home < 0 ? NULL : netlink_new(err);
     networks->nft = networks->netlink ? nft_new(err) : NULL;
     return networks->nft ? TAKE(networks) : NULL;

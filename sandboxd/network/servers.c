@@ -33,8 +33,8 @@ bool servers_parse(const char *text, struct rules_server servers[static RULES_SE
 {
     struct rules_server parsed[RULES_SERVERS];
     size_t found = 0;
-    for (const char *at = text; at; at = strchr(at, ',')) {
-        at += *at == ',';
+    for (const char *at = text, *comma = NULL; at; at = comma ? comma + 1 : NULL) {
+        comma = strchr(at, ',');
         if (found == RULES_SERVERS || !parse_server(at, strcspn(at, ","), &parsed[found]))
             return error_set(err, ERROR_INVALID,
                              "dns_servers: \"%.64s\" is not 1 to %d IPv4 addresses, each with :PORT or without, commas between",

@@ -1,6 +1,8 @@
-"""Hosts that sandboxes may or may not reach, as a network namespace of the test's own: a DNS server, HTTP, TLS and plain
-TCP and UDP on documentation addresses and on addresses of ranges that no sandbox may reach. One at a time on a machine."""
-import fcntl
+"""Hosts that sandboxes may or may not reach: a DNS server, HTTP, TLS and plain TCP and UDP on documentation addresses and
+on addresses of ranges that no sandbox may reach. They stand in a network namespace of their own, and this machine's side is
+another one, which the test's thread goes into: nothing that a test makes is seen by others, nor left by one that is
+killed."""
+import ctypes
 import json
 import os
 import shutil
@@ -10,6 +12,7 @@ import tempfile
 import time
 
 HOST = "198.51.100.1"  # this machine's own address on the link
+HOST_TOO = "192.0.2.99"  # ... and another one
 DNS = "198.51.100.7"
 PLAIN = "203.0.113.7"
 OTHER = "203.0.113.9"
@@ -111,6 +114,7 @@ def dns_tcp(connection):
         reply = dns_answer(connection.recv(struct.unpack('>H', size)[0], socket.MSG_WAITALL))
         connection.sendall(struct.pack('>H', len(reply)) + reply)
 
+sys.stdin.readline() # until the link is there
 ROLES = {22: echo, 53: dns_tcp, 80: http, 443: tls, 5432: echo, 8080: echo, 9999: sink}
 for port, talk in ROLES.items():
     listener = socket.socket()
@@ -126,62 +130,70 @@ sys.stdin.read()
 """
 
 
-def ip(*words):
-    subprocess.run(["ip", *words], check=True, stdout=subprocess.DEVNULL)
+CLONE_NEWNET = 0x40000000
+
+
+def ip(*words, inside=None):
+    enter = ["nsenter", "-t", str(inside), "-n"] if inside else []
+    subprocess.run([*enter, "ip", *words], check=True, stdout=subprocess.DEVNULL)
+
+
+def libc_call(name, *arguments):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*arguments) != 0:
+        raise OSError(ctypes.get_errno(), name)
 
 
 class World:
-    """`with World() as world:` `world.zone(name=[addresses])` says what the DNS server answers."""
+    """`with World() as world:` the calling thread, and the deployments it starts, are in a network of the test's own;
+    `world.zone(**{name: [addresses]})` says what the DNS server answers."""
 
     def __init__(self):
-        self.lock = open("/run/parley-test-world.lock", "w")
-        fcntl.flock(self.lock, fcntl.LOCK_EX)
-        self.name = f"pltest{os.getpid()}"
-        self.link = f"plt{os.getpid()}"
+        self.link = "plt0"
         self.folder = tempfile.mkdtemp(prefix="parley-world-")
         self.server, self.names = None, {}
+        self.home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             self.make()
         except BaseException:
             self.close()
             raise
 
-    @staticmethod
-    def clean():
-        """What a killed test left; nobody else has one while we have the lock."""
-        for folder, prefix, what in (("/sys/class/net", "plt", ["link"]), ("/run/netns", "pltest", ["netns"])):
-            for name in os.listdir(folder) if os.path.isdir(folder) else []:
-                if name.startswith(prefix) and name[len(prefix):].isdigit():
-                    subprocess.run(["ip", *what, "del", name], stderr=subprocess.DEVNULL)
-
     def make(self):
-        self.clean()
-        ip("netns", "add", self.name)
-        ip("link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", self.name)
+        libc_call("unshare", CLONE_NEWNET)
+        self.server = subprocess.Popen(["unshare", "-n", sys.executable, "-c", SERVER, self.folder,
+                                        DNS, PLAIN, OTHER, *ROUTED], stdin=subprocess.PIPE)
+        self.wait(lambda: os.stat(f"/proc/{self.server.pid}/ns/net").st_ino != os.stat("/proc/thread-self/ns/net").st_ino)
+        there = self.server.pid
+        ip("link", "set", "lo", "up")
+        ip("addr", "add", HOST_TOO + "/32", "dev", "lo")
+        ip("link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", str(there))
         ip("addr", "add", HOST + "/24", "dev", self.link)
         ip("link", "set", self.link, "up")
-        ip("-n", self.name, "link", "set", "lo", "up")
-        ip("-n", self.name, "link", "set", "eth0", "up")
-        ip("-n", self.name, "addr", "add", DNS + "/24", "dev", "eth0")
+        ip("link", "set", "lo", "up", inside=there)
+        ip("link", "set", "eth0", "up", inside=there)
+        ip("addr", "add", DNS + "/24", "dev", "eth0", inside=there)
         for address in [PLAIN, OTHER, *ROUTED]:
-            ip("-n", self.name, "addr", "add", address + "/32", "dev", "lo")
+            ip("addr", "add", address + "/32", "dev", "lo", inside=there)
             ip("route", "add", address + "/32", "via", DNS)
-        ip("-n", self.name, "route", "add", "default", "via", HOST)
+        ip("route", "add", "default", "via", HOST, inside=there)
+        ip("route", "add", "default", "via", DNS)
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                         "-keyout", self.folder + "/key.pem", "-out", self.folder + "/cert.pem", "-days", "2",
                         "-subj", "/CN=world.example"], check=True, stderr=subprocess.DEVNULL)
         self.zone()
-        self.server = subprocess.Popen(["ip", "netns", "exec", self.name, sys.executable, "-c", SERVER, self.folder,
-                                        DNS, PLAIN, OTHER, *ROUTED],
-                                       stdin=subprocess.PIPE)
+        self.server.stdin.write(b"go\n")
+        self.server.stdin.flush()
+        self.wait(lambda: os.path.exists(self.folder + "/ready"))
+
+    def wait(self, is_so):
         deadline = time.monotonic() + 30
-        while not os.path.exists(self.folder + "/ready"):
+        while not is_so():
             if self.server.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError("the world's servers do not start")
-            time.sleep(0.02)
+            time.sleep(0.01)
 
     def zone(self, ttl=60, **names):
-        """Adds names ("_" for "." in keywords is not needed: pass a dict with **)."""
         self.names.update(names, ttl=ttl)
         with open(self.folder + "/zone.new", "w") as zone:
             json.dump(self.names, zone)
@@ -199,10 +211,9 @@ class World:
         if self.server:
             self.server.stdin.close()
             self.server.wait()
-        subprocess.run(["ip", "link", "del", self.link], stderr=subprocess.DEVNULL)
-        subprocess.run(["ip", "netns", "del", self.name], stderr=subprocess.DEVNULL)
+        libc_call("setns", self.home, CLONE_NEWNET)
+        os.close(self.home)
         shutil.rmtree(self.folder, ignore_errors=True)
-        self.lock.close()
 
     def __enter__(self):
         return self
