@@ -1,5 +1,6 @@
 /* command_test.c - what a command finds: variables in the order in which they win, where it starts, who it runs as. */
 #include "sandboxd/sandbox/command.h"
+#include "shared/base/fd.h"
 #include "tests/unit/check.h"
 
 #include <string.h>
@@ -96,10 +97,72 @@ static void test_login_shell(void)
     CHECK(strstr(command->arguments[2], "$SHELL") || strstr(command->arguments[2], "${SHELL"));
 }
 
+static struct command *true_command(void)
+{
+    struct error err = {0};
+    struct command *command = command_new();
+    CHECK(command_add_argument(command, "/bin/true", &err));
+    return command;
+}
+
+static bool differs(const struct command *command, uint8_t hash[static COMMAND_HASH_BYTES])
+{
+    uint8_t now[COMMAND_HASH_BYTES];
+    command_hash(command, now);
+    bool is_other = memcmp(now, hash, sizeof now) != 0;
+    memcpy(hash, now, sizeof now);
+    return is_other;
+}
+
+/* A program is sealed memory; it and the zygote tell one command from another, how a zygote is started does not. */
+static void test_programs(void)
+{
+    struct error err = {0};
+    uint8_t hash[COMMAND_HASH_BYTES];
+    AUTO_FD int one = fd_sealed_memfd("one", "x", 1, &err);
+    AUTO_FD int two = fd_sealed_memfd("two", "x", 1, &err);
+    AUTO(command) *command = true_command();
+    command_hash(command, hash);
+    CHECK(!command_set_program(command, 0, &err) && err.kind == ERROR_INVALID && command->program == -1);
+    CHECK(!command_set_zygote(command, 1, true_command(), &err) && err.kind == ERROR_INVALID); /* without a program */
+    CHECK(!differs(command, hash));
+    CHECK(command_set_program(command, one, &err) && command->program != one && differs(command, hash));
+    CHECK(command_set_program(command, one, &err) && !differs(command, hash));
+    CHECK(command_set_program(command, two, &err) && differs(command, hash));
+    CHECK(!command_set_zygote(command, 0, true_command(), &err));
+    CHECK(!command_set_zygote(command, FRONT_INIT_ZYGOTES + 1, true_command(), &err));
+    CHECK(!command_set_zygote(command, 1, NULL, &err));
+    CHECK(!command_set_zygote(command, 1, command_new(), &err)); /* which has no arguments */
+    command->as_root = true;
+    CHECK(!command_set_zygote(command, 1, true_command(), &err));
+    command->as_root = false;
+    command->terminal = true;
+    CHECK(!command_set_zygote(command, 1, true_command(), &err));
+    command->terminal = false;
+    CHECK(!differs(command, hash));
+    CHECK(command_set_zygote(command, 1, true_command(), &err) && differs(command, hash));
+    struct command *other = true_command();
+    CHECK(command_add_argument(other, "more", &err));
+    CHECK(command_set_zygote(command, 1, other, &err) && !differs(command, hash));
+    CHECK(command_set_zygote(command, 2, true_command(), &err) && differs(command, hash));
+}
+
+static void test_reserved_ids(void)
+{
+    struct error err = {0};
+    CHECK(!command_check_client_id("kernel.a.1", &err) && err.kind == ERROR_INVALID);
+    CHECK(!command_check_client_id("execution.x", &err));
+    CHECK(!command_check_client_id("kernel.", &err));
+    CHECK(command_check_client_id("kernel", &err) && command_check_client_id("my.kernel.a", &err));
+    CHECK(command_check_client_id("executions.x", &err) && command_check_client_id("Kernel.a", &err));
+}
+
 int main(void)
 {
     test_order();
     test_users();
     test_login_shell();
+    test_programs();
+    test_reserved_ids();
     return check_done();
 }
