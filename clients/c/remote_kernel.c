@@ -183,8 +183,8 @@ bool remote_kernel_run(const struct grant *grant, const struct remote_kernel_run
                                .cookie = &running,
                                .moved_cookie = &running};
     CURL *curl = curl_easy_init();
-    bool ended = curl ? remote_http_perform(curl, &http, err)
-                      : error_set(err, ERROR_INTERNAL, "libcurl does not start");
+    bool ended =
+        curl ? remote_http_perform(curl, &http, err) : error_set(err, ERROR_INTERNAL, "libcurl does not start");
     curl_easy_cleanup(curl);
     text_done(&http.reply);
     text_done(&running.line);

@@ -11,14 +11,14 @@
 
 /** What is wanted; all is borrowed. */
 struct remote_kernel_wanted {
-    const char *language; /* NULL: python */
-    const char *id;       /* 1..48 of A-Za-z0-9._-; one that is there is taken as it is. NULL: a new one */
-    const char *cwd;      /* NULL: the template's */
+    const char *language;         /* NULL: python */
+    const char *id;               /* 1..48 of A-Za-z0-9._-; one that is there is taken as it is. NULL: a new one */
+    const char *cwd;              /* NULL: the template's */
     const char *const *variables; /* "NAME=value", NULL-ended; NULL none */
 };
 
-/** Starts it, or finds it; *view (the caller's) is as the server shows it. CONFLICT: that id is another language's; GONE:
- *  it was lost, and why; INVALID: it cannot start there. Blocks until it takes code. */
+/** Starts it, or finds it; *view (the caller's) is as the server shows it. CONFLICT: that id is another language's;
+ * GONE: it was lost, and why; INVALID: it cannot start there. Blocks until it takes code. */
 bool remote_kernel_create(const struct grant *grant, const struct remote_kernel_wanted *wanted, json_t **view,
                           struct error *err) MUST_USE;
 

@@ -19,9 +19,9 @@ enum { NAMES_TRIED = 10000 };
 static const struct kind {
     const char *type, *ending;
     bool is_base64;
-} KINDS[] = {{"image/png", "png", true},        {"image/jpeg", "jpg", true},        {"image/gif", "gif", true},
-             {"image/webp", "webp", true},      {"image/svg+xml", "svg", false},    {"application/pdf", "pdf", true},
-             {"text/html", "html", false},      {"text/markdown", "md", false},     {"text/latex", "tex", false},
+} KINDS[] = {{"image/png", "png", true},          {"image/jpeg", "jpg", true},     {"image/gif", "gif", true},
+             {"image/webp", "webp", true},        {"image/svg+xml", "svg", false}, {"application/pdf", "pdf", true},
+             {"text/html", "html", false},        {"text/markdown", "md", false},  {"text/latex", "tex", false},
              {"application/json", "json", false}, {"text/plain", "txt", false}};
 
 static const struct kind *find_kind(const char *type)

@@ -1,5 +1,5 @@
-/** context_view.h - what comes of a run, as text on a terminal: stdout and stderr as they are, results as text, and what
- * is no text by its name, or in a file. */
+/** context_view.h - what comes of a run, as text on a terminal: stdout and stderr as they are, results as text, and
+ * what is no text by its name, or in a file. */
 #pragma once
 
 #include "shared/base/error.h"

@@ -53,8 +53,8 @@ static bool do_list(const struct kernels_options *options, const struct grant *g
     return remote_kernel_list(grant, reply, err);
 }
 
-static bool do_specs(const struct kernels_options *options, const struct grant *grant, const char *name,
-                     json_t **reply, struct error *err)
+static bool do_specs(const struct kernels_options *options, const struct grant *grant, const char *name, json_t **reply,
+                     struct error *err)
 {
     (void)options, (void)name;
     return remote_kernel_specs(grant, reply, err);
@@ -128,13 +128,11 @@ static void print_id(const json_t *reply)
     puts(id);
 }
 
-static const struct doing DOINGS[] = {{"list", false, do_list, print_list},
-                                      {"ls", false, do_list, print_list},
-                                      {"specs", false, do_specs, print_specs},
-                                      {"new", false, do_new, print_id},
-                                      {"restart", true, do_restart, print_id},
-                                      {"interrupt", true, do_interrupt, print_id},
-                                      {"rm", true, do_remove, print_id}};
+static const struct doing DOINGS[] = {
+    {"list", false, do_list, print_list},    {"ls", false, do_list, print_list},
+    {"specs", false, do_specs, print_specs}, {"new", false, do_new, print_id},
+    {"restart", true, do_restart, print_id}, {"interrupt", true, do_interrupt, print_id},
+    {"rm", true, do_remove, print_id}};
 
 static const struct doing *find(const char *word)
 {

@@ -411,10 +411,8 @@ static char *load_code(const struct run_options *options, size_t *size, struct e
 /* A file's ending says what it is in, as it does elsewhere. */
 static const char *context_language(const struct run_options *options)
 {
-    static const char *const NAMES[] = {[LANGUAGE_NONE] = NULL,
-                                        [LANGUAGE_PYTHON] = "python",
-                                        [LANGUAGE_BASH] = "bash",
-                                        [LANGUAGE_NODE] = "javascript"};
+    static const char *const NAMES[] = {
+        [LANGUAGE_NONE] = NULL, [LANGUAGE_PYTHON] = "python", [LANGUAGE_BASH] = "bash", [LANGUAGE_NODE] = "javascript"};
     if (options->language || !options->file)
         return options->language;
     return NAMES[language_of(options, options->file)];

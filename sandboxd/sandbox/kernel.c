@@ -236,8 +236,8 @@ static void find_reason(struct kernel *kernel, const struct process_end *end)
     else if (end->signal)
         snprintf(to, size, "its process was ended by signal %d (%s)", end->signal, strsignal(end->signal));
     else
-        snprintf(to, size, "its process ended with exit status %d%s%.120s", end->exit_code, kernel->error[0] ? ": " : "",
-                 kernel->error);
+        snprintf(to, size, "its process ended with exit status %d%s%.120s", end->exit_code,
+                 kernel->error[0] ? ": " : "", kernel->error);
     to[text_utf8_prefix(to, strlen(to))] = 0;
 }
 
@@ -420,8 +420,7 @@ static bool may_be_large(struct kernel *kernel)
         return false;
     }
     set_large(kernel, true);
-    kernel->large_timer =
-        loop_timer_start(kernel->sandbox->loop, clock_boot_ns() + LARGE_NS, on_large_timer, kernel);
+    kernel->large_timer = loop_timer_start(kernel->sandbox->loop, clock_boot_ns() + LARGE_NS, on_large_timer, kernel);
     return true;
 }
 

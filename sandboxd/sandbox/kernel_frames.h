@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KERNEL_FRAME_MAX        (16 * 1024 * 1024) /* bytes of a line */
-#define KERNEL_FRAME_VALUES_MAX 100000             /* JSON values in it, about */
+#define KERNEL_FRAME_MAX        (16 * 1024 * 1024)      /* bytes of a line */
+#define KERNEL_FRAME_VALUES_MAX 100000                  /* JSON values in it, about */
 #define KERNEL_FRAME_REALS      JSON_REAL_PRECISION(15) /* 0.1 is "0.1" */
 #define KERNEL_RUN_ID_BYTES     65
 #define KERNEL_WORD_BYTES       96 /* names and versions that a driver says */

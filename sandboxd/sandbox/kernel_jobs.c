@@ -63,8 +63,8 @@ static void set_clock(struct kernel *kernel, uint64_t boot_ns)
 
 static void tell_done(const struct kernel *kernel, struct kernel_job *job, const char *status, bool is_lost)
 {
-    json_t *body = json_pack("{s:s,s:I}", "status", status, "execution_count",
-                             (json_int_t)kernel->view.execution_count);
+    json_t *body =
+        json_pack("{s:s,s:I}", "status", status, "execution_count", (json_int_t)kernel->view.execution_count);
     if (is_lost) {
         json_object_set_new(body, "oom", json_boolean(kernel->view.oom));
         json_object_set_new(body, "reason", json_string(kernel->view.reason));
@@ -316,9 +316,9 @@ static void on_done(struct kernel *kernel, const struct kernel_frame *frame)
 
 static const char *type_of(enum kernel_frame_kind kind)
 {
-    static const char *const NAMES[] = {[KERNEL_FRAME_STDOUT] = "stdout",   [KERNEL_FRAME_STDERR] = "stderr",
-                                        [KERNEL_FRAME_DISPLAY] = "display", [KERNEL_FRAME_RESULT] = "result",
-                                        [KERNEL_FRAME_CLEAR] = "clear",     [KERNEL_FRAME_ERROR] = "error"};
+    static const char *const NAMES[] = {
+        [KERNEL_FRAME_STDOUT] = "stdout", [KERNEL_FRAME_STDERR] = "stderr", [KERNEL_FRAME_DISPLAY] = "display",
+        [KERNEL_FRAME_RESULT] = "result", [KERNEL_FRAME_CLEAR] = "clear",   [KERNEL_FRAME_ERROR] = "error"};
     return NAMES[kind];
 }
 

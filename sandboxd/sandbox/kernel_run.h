@@ -1,6 +1,6 @@
-/** kernel_run.h - what comes of one run of code in a context, on its way from the sandbox's loop to its reader's. Counted,
- * with two ends, as a follower has. The reader takes events at its own pace; while it has not, the context waits, so no
- * more is held than KERNEL_RUN_FULL and one event. */
+/** kernel_run.h - what comes of one run of code in a context, on its way from the sandbox's loop to its reader's.
+ * Counted, with two ends, as a follower has. The reader takes events at its own pace; while it has not, the context
+ * waits, so no more is held than KERNEL_RUN_FULL and one event. */
 #pragma once
 
 #include "shared/base/cleanup.h"
@@ -34,7 +34,8 @@ struct kernel_run;
 
 /* ---- the reader's end ---- */
 
-/** `ready(cookie)` is called on the calling loop, never before this returns, when kernel_run_next may have something. */
+/** `ready(cookie)` is called on the calling loop, never before this returns, when kernel_run_next may have something.
+ */
 struct kernel_run *kernel_run_new(void (*ready)(void *cookie), void *cookie) MUST_USE;
 /** At once: large events may come as text. */
 void kernel_run_takes_text(struct kernel_run *run);

@@ -80,9 +80,9 @@ void kernel_show(const struct kernel *kernel, struct kernel_view *view)
     if (is_lost(kernel))
         view->state = KERNEL_LOST;
     else
-        view->state = !kernel->is_ready                          ? KERNEL_STARTING
+        view->state = !kernel->is_ready                       ? KERNEL_STARTING
                       : kernel->current || kernel->foreign[0] ? KERNEL_BUSY
-                                                                 : KERNEL_IDLE;
+                                                              : KERNEL_IDLE;
     for (const struct kernel_job *job = kernel->first; job; job = job->next)
         view->waiting++;
 }
@@ -162,8 +162,8 @@ static bool has_room(const struct sandbox *sandbox, struct error *err)
     size_t count = 0;
     for (const struct kernel *kernel = sandbox->kernels; kernel; kernel = kernel->next)
         count++;
-    return count < KERNELS_MAX || error_set(err, ERROR_NO_CAPACITY,
-                                            "the sandbox has %d contexts, which is the most; remove one", KERNELS_MAX);
+    return count < KERNELS_MAX ||
+           error_set(err, ERROR_NO_CAPACITY, "the sandbox has %d contexts, which is the most; remove one", KERNELS_MAX);
 }
 
 static void work_create(struct sandbox *sandbox, struct verb *verb)

@@ -1,8 +1,8 @@
-/** kernels.h - contexts: interpreters in a sandbox that keep their variables from one run of code to the next. A context
- * is a command (its id is "kernel.<context's id>.<how often it was started>") that speaks frames with this front
- * (helpers/drivers), so that its output is kept, its limits hold and it outlives this process as any other command.
- * Its runs are done one after the other, in the order in which they were asked for. Verbs as in sandboxes.h: asked on
- * any loop, done on the sandbox's. */
+/** kernels.h - contexts: interpreters in a sandbox that keep their variables from one run of code to the next. A
+ * context is a command (its id is "kernel.<context's id>.<how often it was started>") that speaks frames with this
+ * front (helpers/drivers), so that its output is kept, its limits hold and it outlives this process as any other
+ * command. Its runs are done one after the other, in the order in which they were asked for. Verbs as in sandboxes.h:
+ * asked on any loop, done on the sandbox's. */
 #pragma once
 
 #include "sandboxd/helpers/drivers/drivers.h"
@@ -53,8 +53,8 @@ const char *kernel_state_name(enum kernel_state state) MUST_USE;
 
 /** Starts one, or finds the one of the same id and language (answer->is_new tells which), and answers when it can take
  *  code. `command` (taken) has cwd, variables and origin, and no arguments. INVALID: no such language, or it cannot
- *  start there (its sentence says why); CONFLICT: the id is a context of another language; GONE: it was lost; NO_CAPACITY;
- *  TIMEOUT: not ready after `timeout_ms`, 0: KERNEL_START_MS; it is ended then. */
+ *  start there (its sentence says why); CONFLICT: the id is a context of another language; GONE: it was lost;
+ * NO_CAPACITY; TIMEOUT: not ready after `timeout_ms`, 0: KERNEL_START_MS; it is ended then. */
 void kernels_create(struct sandboxes *all, const struct kernel_call *call, const char *language,
                     struct command *command, uint64_t timeout_ms);
 

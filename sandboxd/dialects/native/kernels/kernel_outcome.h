@@ -20,5 +20,6 @@ struct kernel_outcome {
 void kernel_outcome_done(struct kernel_outcome *outcome);
 /** Takes the event's body. */
 void kernel_outcome_add(struct kernel_outcome *outcome, const struct kernel_event *event);
-/** Takes the last event's body and makes {run, stdout, stderr, displays, result, error, truncated} and what that has. */
+/** Takes the last event's body and makes {run, stdout, stderr, displays, result, error, truncated} and what that has.
+ */
 json_t *kernel_outcome_finish(struct kernel_outcome *outcome, json_t *done) MUST_USE;

@@ -117,9 +117,8 @@ static void start_stream(struct kernel_reply *reply)
     reply->streaming = true;
     http_reply_header(reply->request, "Cache-Control", "no-store");
     http_reply_header(reply->request, "X-Accel-Buffering", "no");
-    http_stream_start(reply->request, 200,
-                      reply->framing == KERNEL_SSE ? "text/event-stream" : "application/x-ndjson", &STREAM_EVENTS,
-                      reply);
+    http_stream_start(reply->request, 200, reply->framing == KERNEL_SSE ? "text/event-stream" : "application/x-ndjson",
+                      &STREAM_EVENTS, reply);
 }
 
 /* A large one, as it was made into text: {"a":...} becomes {"type":...,"a":...}. Takes it. */

@@ -1,5 +1,5 @@
-/** kernel_reply.h - a request that is answered with what comes of a run: as a stream of events, or as one JSON. It pulls
- *  as fast as its client takes, and no faster. Belongs to the request's loop. */
+/** kernel_reply.h - a request that is answered with what comes of a run: as a stream of events, or as one JSON. It
+ * pulls as fast as its client takes, and no faster. Belongs to the request's loop. */
 #pragma once
 
 #include "sandboxd/dialects/native/kernels/kernel_request.h"

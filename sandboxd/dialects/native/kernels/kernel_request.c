@@ -85,8 +85,7 @@ bool kernel_request_create(struct kernel_create *create, const json_t *body, str
 
 static bool parse_stream(struct kernel_ordered *ordered, const json_t *body, struct error *err)
 {
-    static const char *const NAMES[] = {
-        [KERNEL_NDJSON] = "ndjson", [KERNEL_SSE] = "sse", [KERNEL_ONE_JSON] = "none"};
+    static const char *const NAMES[] = {[KERNEL_NDJSON] = "ndjson", [KERNEL_SSE] = "sse", [KERNEL_ONE_JSON] = "none"};
     const json_t *value = json_object_get(body, "stream");
     ordered->framing_chosen = value != NULL;
     for (size_t i = 0; value && i < sizeof NAMES / sizeof *NAMES; i++)

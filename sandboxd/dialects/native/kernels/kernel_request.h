@@ -11,8 +11,8 @@ struct kernel_create {
     uint64_t timeout_ms;       /* 0: not said */
 };
 
-/** POST /kernels: language, id or name, cwd, env, timeout. ERROR_INVALID names the field and what is allowed; nothing is
- *  written then. */
+/** POST /kernels: language, id or name, cwd, env, timeout. ERROR_INVALID names the field and what is allowed; nothing
+ * is written then. */
 bool kernel_request_create(struct kernel_create *create, const json_t *body, struct error *err) MUST_USE;
 
 enum kernel_framing { KERNEL_NDJSON, KERNEL_SSE, KERNEL_ONE_JSON };

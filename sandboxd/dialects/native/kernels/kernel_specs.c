@@ -35,8 +35,8 @@ static json_t *own_languages(void)
 {
     json_t *list = json_array();
     for (const char *const *language = driver_languages(); *language; language++)
-        json_array_append_new(list, json_pack("{s:s,s:s,s:s}", "language", *language, "display_name", *language,
-                                              "kind", "driver"));
+        json_array_append_new(
+            list, json_pack("{s:s,s:s,s:s}", "language", *language, "display_name", *language, "kind", "driver"));
     return list;
 }
 

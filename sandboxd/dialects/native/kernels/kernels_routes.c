@@ -24,10 +24,10 @@ static json_t *show(const struct kernel_view *view)
 {
     char created[CLOCK_TEXT_BYTES];
     clock_format(created, view->created_ms);
-    json_t *object = json_pack("{s:s,s:s,s:s,s:I,s:I,s:s,s:s}", "id", view->id, "language", view->language, "state",
-                               kernel_state_name(view->state), "execution_count", (json_int_t)view->execution_count,
-                               "waiting", (json_int_t)view->waiting, "created_at", created, "process",
-                               view->process_id);
+    json_t *object =
+        json_pack("{s:s,s:s,s:s,s:I,s:I,s:s,s:s}", "id", view->id, "language", view->language, "state",
+                  kernel_state_name(view->state), "execution_count", (json_int_t)view->execution_count, "waiting",
+                  (json_int_t)view->waiting, "created_at", created, "process", view->process_id);
     if (view->implementation[0])
         json_object_set_new(object, "implementation", json_string(view->implementation));
     if (view->version[0])
@@ -142,8 +142,8 @@ static void handle_run(struct http_request *request)
     }
     bool sse = !ordered.framing_chosen && accepts_sse(request);
     struct kernel_run *run = kernel_reply_new(request, sse ? KERNEL_SSE : ordered.framing);
-    kernels_run(plane_of(request)->sandboxes, sandbox_of(request), http_request_parameter(request, "id"),
-                &ordered.code, run);
+    kernels_run(plane_of(request)->sandboxes, sandbox_of(request), http_request_parameter(request, "id"), &ordered.code,
+                run);
     json_decref(body);
 }
 

@@ -1,5 +1,5 @@
-/* kernels_test.c - contexts as another front finds them, with this test for init and for the driver inside: what is run,
- * told, waited for, lost, and what a hostile process can do to it. */
+/* kernels_test.c - contexts as another front finds them, with this test for init and for the driver inside: what is
+ * run, told, waited for, lost, and what a hostile process can do to it. */
 #include "sandboxd/sandbox/kernels.h"
 
 #include "sandboxd/sandbox/kernel_parser.h"
@@ -187,8 +187,8 @@ struct reader {
     struct kernel_run *run;
     bool takes_text;
     size_t text_bytes; /* of events that came as text */
-    struct text told; /* "started stdout:hi done:ok ..." */
-    bool stops;       /* takes nothing */
+    struct text told;  /* "started stdout:hi done:ok ..." */
+    bool stops;        /* takes nothing */
     struct error error;
 };
 
@@ -203,7 +203,9 @@ static void take(void *cookie)
             reader->error = event.error;
         else
             text_append_format(&reader->told, "%s%s%s ", event.type, text || status ? ":" : "",
-                               text ? text : status ? status : "");
+                               text     ? text
+                               : status ? status
+                                        : "");
         reader->text_bytes += event.text ? strlen(event.text) : 0;
         json_decref(event.body);
         free(event.text);
@@ -286,8 +288,8 @@ static void test_one_is_found_and_goes_on(void)
     hear(&driver, run, "print(\"hi\")");
     CHECK(run[0] && look(&world, "my.ctx").view.state == KERNEL_BUSY);
     say(&world, &driver, "{\"started\":{\"run\":\"%s\",\"count\":5}}", run);
-    say(&world, &driver, "{\"stdout\":{\"run\":\"%s\",\"text\":\"hi\"}}\n{\"stdout\":{\"run\":\"other\",\"text\":\"no\"}}",
-        run);
+    say(&world, &driver,
+        "{\"stdout\":{\"run\":\"%s\",\"text\":\"hi\"}}\n{\"stdout\":{\"run\":\"other\",\"text\":\"no\"}}", run);
     say(&world, &driver, "{\"done\":{\"run\":\"%s\",\"status\":\"ok\",\"count\":5}}", run);
     CHECK_TEXT(reader.told.data, "accepted started stdout:hi done:ok ");
     CHECK(look(&world, "my.ctx").view.state == KERNEL_IDLE && look(&world, "my.ctx").view.execution_count == 5);
@@ -392,8 +394,8 @@ static void test_a_run_of_an_earlier_front(void)
     hear(&driver, run, "x"); /* the driver keeps it until it has done */
     say(&world, &driver, "{\"stdout\":{\"run\":\"run_old-0\",\"text\":\"not mine\"}}");
     say(&world, &driver, "{\"done\":{\"run\":\"run_old-0\",\"status\":\"ok\",\"count\":3}}");
-    say(&world, &driver, "{\"started\":{\"run\":\"%s\",\"count\":4}}\n{\"done\":{\"run\":\"%s\",\"status\":\"ok\"}}", run,
-        run);
+    say(&world, &driver, "{\"started\":{\"run\":\"%s\",\"count\":4}}\n{\"done\":{\"run\":\"%s\",\"status\":\"ok\"}}",
+        run, run);
     CHECK_TEXT(reader.told.data, "accepted started done:ok ");
     CHECK(look(&world, "a").view.state == KERNEL_IDLE && world.interrupted == 0);
     /* Its time goes with its name. */
@@ -544,8 +546,8 @@ static void test_names(void)
           !kernel_is_id("0123456789012345678901234567890123456789012345678"));
     struct world world;
     open_world(&world);
-    struct driver_end strangers[] = {begin(&world, "kernel.", "python"), begin(&world, "kernel.x", "python"),
-                                     begin(&world, "kernel.y.", "python"), begin(&world, "kernels.z.1", "python"),
+    struct driver_end strangers[] = {begin(&world, "kernel.", "python"),      begin(&world, "kernel.x", "python"),
+                                     begin(&world, "kernel.y.", "python"),    begin(&world, "kernels.z.1", "python"),
                                      begin(&world, "kernel.old.1", "python"), begin(&world, "kernel.old.2", "no such")};
     kernels_adopt(&world.sandbox);
     CHECK(look(&world, NULL).count == 1); /* the last start of "old" */

@@ -8,8 +8,8 @@ static void add(struct kernel_outcome *outcome, const char *type, const char *bo
 {
     json_t *object = json_loads(body, 0, NULL);
     CHECK(object != NULL);
-    kernel_outcome_add(outcome, &(struct kernel_event){
-                                    .kind = KERNEL_EVENT_TOLD, .type = type, .body = object, .cost = strlen(body)});
+    kernel_outcome_add(
+        outcome, &(struct kernel_event){.kind = KERNEL_EVENT_TOLD, .type = type, .body = object, .cost = strlen(body)});
 }
 
 static json_t *finish(struct kernel_outcome *outcome)
@@ -36,8 +36,7 @@ static void test_all_kinds(void)
     CHECK_TEXT(json_string_value(json_object_get(told, "status")), "ok");
     const json_t *displays = json_object_get(told, "displays");
     CHECK(json_array_size(displays) == 1); /* the second is the first, changed */
-    CHECK_TEXT(json_string_value(
-                   json_object_get(json_object_get(json_array_get(displays, 0), "data"), "text/plain")),
+    CHECK_TEXT(json_string_value(json_object_get(json_object_get(json_array_get(displays, 0), "data"), "text/plain")),
                "2");
     CHECK(json_is_object(json_object_get(told, "result")) && json_is_null(json_object_get(told, "error")));
     CHECK(json_is_false(json_object_get(told, "truncated")));

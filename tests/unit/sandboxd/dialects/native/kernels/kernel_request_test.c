@@ -25,10 +25,18 @@ static void test_create(void)
     CHECK_TEXT(to.command->cwd, "/tmp");
     CHECK_TEXT(to.command->variables[0], "A=1");
     command_free(to.command);
-    static const char *const WRONG[] = {
-        "{\"language\":1}", "{\"id\":\"\"}", "{\"name\":\"a b\"}", "{\"id\":\"a\",\"name\":\"a\"}", "{\"id\":1}",
-        "{\"cwd\":\"x\"}",  "{\"env\":[]}",  "{\"env\":{\"A\":1}}", "{\"env\":{\"A-B\":\"\"}}", "{\"timeout\":0}",
-        "{\"timeout\":601}", "{\"user\":\"root\"}"};
+    static const char *const WRONG[] = {"{\"language\":1}",
+                                        "{\"id\":\"\"}",
+                                        "{\"name\":\"a b\"}",
+                                        "{\"id\":\"a\",\"name\":\"a\"}",
+                                        "{\"id\":1}",
+                                        "{\"cwd\":\"x\"}",
+                                        "{\"env\":[]}",
+                                        "{\"env\":{\"A\":1}}",
+                                        "{\"env\":{\"A-B\":\"\"}}",
+                                        "{\"timeout\":0}",
+                                        "{\"timeout\":601}",
+                                        "{\"user\":\"root\"}"};
     for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++)
         CHECK(!create(WRONG[i], &to, &err));
 }
