@@ -89,7 +89,7 @@ static void take(struct listeners *listeners, const struct nlmsghdr *head)
 {
     if (head->nlmsg_len < NLMSG_LENGTH(sizeof(struct inet_diag_msg)))
         return;
-    const struct inet_diag_msg *told = NLMSG_DATA(head);
+    const struct inet_diag_msg *told = NLMSG_DATA((struct nlmsghdr *)(uintptr_t)head);
     if (told->idiag_state == TCP_LISTEN && told->idiag_uid != listeners->hidden_uid)
         listeners->addresses[ntohs(told->id.idiag_sport)] |= address_of(told);
 }
@@ -104,7 +104,7 @@ static int end_of_dump(struct listeners *listeners, struct error *err)
 /* A kernel without IPv6 has no answer for it. */
 static int refused(const struct listeners *listeners, const struct nlmsghdr *head, struct error *err)
 {
-    const struct nlmsgerr *why = NLMSG_DATA(head);
+    const struct nlmsgerr *why = NLMSG_DATA((struct nlmsghdr *)(uintptr_t)head);
     if (head->nlmsg_len >= NLMSG_LENGTH(sizeof *why) && listeners->family == AF_INET6 && why->error == -ENOENT)
         return 1;
     errno = head->nlmsg_len >= NLMSG_LENGTH(sizeof *why) ? -why->error : EPROTO;
