@@ -1,6 +1,5 @@
 """Ports of a real sandbox: HTTP streaming both ways, WebSockets, raw TCP through a tunnel, which ports are open and when
 that changes; what a token of which scope may use; and apps that mean no good."""
-import base64
 import hashlib
 import http.client
 import json
@@ -10,11 +9,12 @@ import sys
 import threading
 import time
 import unittest
+import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-from parley_testing import needs_root  # noqa: E402
+from parley_testing import Deployment, needs_root  # noqa: E402
 from parley_testing.alone import SANDBOX, Alone  # noqa: E402
-from parley_testing.websocket import BINARY, TEXT, Closed, Refused, WebSocket  # noqa: E402
+from parley_testing.websocket import Closed, Refused, WebSocket  # noqa: E402
 
 APP = r'''
 import base64, hashlib, json, os, socket, struct, sys, threading, time
@@ -482,6 +482,96 @@ class Ports(unittest.TestCase):
         """More than a sandbox may have at once, one after the other: each is counted off again."""
         for _ in range(600):
             self.assertEqual(self.use("/echo")[0], 200)
+
+
+@needs_root
+class PortsAndTheRest(unittest.TestCase):
+    """Of a whole deployment: revocation, pause, a front that is killed; what the node itself listens at inside."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.deployment = Deployment()
+        cls.addClassCleanup(cls.deployment.close)
+
+    def lease(self, thread, **more):
+        grant = self.deployment.negotiate(thread, **more)
+        base = grant["endpoints"]["http"]
+        reply = self.deployment.request("PUT", base + "/files/workspace/app.py", APP.encode(), token=grant["token"])
+        self.assertIn(reply.status, (200, 201), reply)
+        reply = self.deployment.request("POST", base + "/exec", {"argv": ["python3", "/workspace/app.py"], "id": "app",
+                                                                 "detach": True, "stdin_open": True}, token=grant["token"])
+        self.assertEqual(reply.status, 201, reply)
+        self.until(lambda: self.echo(grant) == 200)
+        return grant, base
+
+    def until(self, holds, seconds=30):
+        stop = time.monotonic() + seconds
+        while not holds():
+            self.assertLess(time.monotonic(), stop, self.deployment.logs())
+            time.sleep(0.05)
+
+    def echo(self, grant):
+        return self.deployment.request("GET", grant["endpoints"]["http"] + "/ports/3000/echo", token=grant["token"],
+                                       record=False).status
+
+    def test_revocation_cuts(self):
+        grant, base = self.lease("revoked")
+        parts = urllib.parse.urlsplit(base)
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
+        self.addCleanup(connection.close)
+        connection.request("GET", parts.path + "/ports/3000/endless", headers={"Authorization": "Bearer " + grant["token"]})
+        answer = connection.getresponse()
+        self.assertEqual(answer.read(5), b"tick\n")
+        tunnel = WebSocket(base.replace("http", "ws", 1) + "/tunnels/3002", {"Authorization": "Bearer " + grant["token"]})
+        self.addCleanup(tunnel.drop)
+        reply = self.deployment.request("POST", "/revocations", {"jti": grant["jti"], "reason": "test"})
+        self.assertIn(reply.status, (200, 202), reply)
+        with self.assertRaises((http.client.HTTPException, OSError)):
+            while answer.read(5):
+                pass
+            raise AssertionError("it ended as if it were whole")
+        with self.assertRaises(Closed) as closed:
+            while True:
+                tunnel.receive(30)
+        self.assertEqual(closed.exception.code, 4401)
+        self.assertEqual(self.echo(grant), 401)
+
+    def test_use_wakes_and_looking_does_not(self):
+        grant, base = self.lease("paused")
+        reply = self.deployment.request("POST", f"/sandboxes/{grant['sandbox']['id']}/pause", {})
+        self.assertIn(reply.status, (200, 202, 204), reply)
+        metrics = lambda: self.deployment.request("GET", base + "/metrics", token=grant["token"]).json  # noqa: E731
+        self.until(lambda: metrics()["paused"])
+        listed = self.deployment.request("GET", base + "/ports", token=grant["token"])
+        self.assertIn(3000, [each["port"] for each in listed.json["ports"]])
+        self.assertTrue(metrics()["paused"])
+        self.assertEqual(self.echo(grant), 200)
+        self.assertFalse(metrics()["paused"])
+
+    def test_front_killed(self):
+        grant, _ = self.lease("killed")
+        self.deployment.kill("sandboxd")
+        self.deployment.up()
+        self.until(lambda: self.echo(grant) == 200)
+
+    def test_own_listeners_are_not_shown(self):
+        """The resolver inside is the node's; a program at the same port of another address is not."""
+        grant, base = self.lease("resolver", network={"egress": "public"})
+        inside = self.deployment.shell(grant, "cat /proc/net/tcp")
+        self.assertIn(" 3500007F:0035 ", inside)  # 127.0.0.53:53
+        ports = [each["port"] for each in self.deployment.request("GET", base + "/ports", token=grant["token"]).json["ports"]]
+        self.assertEqual(ports, [3000, 3001, 3002], inside)
+
+    def test_reserved_ids(self):
+        grant = self.deployment.negotiate("reserved")
+        for id in ("kernel.x.1", "execution.x"):
+            reply = self.deployment.request("POST", grant["endpoints"]["http"] + "/exec", {"cmd": "true", "id": id},
+                                            token=grant["token"])
+            self.assertEqual((reply.status, reply.code), (400, "INVALID_REQUEST"))
+            with WebSocket(grant["endpoints"]["ws"], {"Authorization": "Bearer " + grant["token"]}) as peer:
+                peer.receive()  # auth_ok
+                peer.send(json.dumps({"type": "start", "cmd": "true", "id": id}))
+                self.assertEqual(json.loads(peer.receive())["code"], "INVALID_REQUEST")
 
 
 if __name__ == "__main__":
