@@ -187,13 +187,14 @@ void rules_pin(struct text *to, const struct rules_pin *pins, size_t count, uint
 
 /* --- on the host --- */
 
-/* What comes from a sandbox: from its own address by its own link, to neither the host nor a blocked range. */
+/* What comes from a sandbox: from its own address by its own link, to neither the host nor a blocked range. One that has
+ * ended is told so too: what its last connections wait for would keep its namespace for minutes. */
 static void put_judge(struct text *to, const struct rules_host *rules)
 {
     text_append_format(to,
                        "chain judge {\n"
                        "meta nfproto != ipv4 drop\n"
-                       "ip saddr != @members drop\n"
+                       "ip saddr != @members goto refuse\n"
                        "fib saddr . iif oif missing drop\n"
                        "ip daddr @blocked goto refuse\n"
                        "fib daddr type != unicast goto refuse\n}\n"
