@@ -4,12 +4,15 @@
 #include "sandboxd/isolation/isolation.h"
 #include "sandboxd/launcher/records.h"
 #include "sandboxd/launcher/warm.h"
+#include "sandboxd/network/network.h"
+#include "sandboxd/network/servers.h"
 #include "sandboxd/storage/storage.h"
 #include "shared/base/memory.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { DETAIL_BYTES = 256 };
 
@@ -42,6 +45,20 @@ static bool tell_pool(const struct settings *settings)
     return tell("warm pool", true, detail);
 }
 
+/* Whom names are asked at is told as well: an allow-list without them reaches nothing. */
+static bool tell_egress(const struct settings *settings)
+{
+    char detail[DETAIL_BYTES];
+    struct rules_server servers[RULES_SERVERS];
+    if (strcmp(settings->egress_max, "none") == 0)
+        return tell("egress", true, "off (egress_max none): no sandbox has a way out");
+    bool is_active = networks_probe(detail, sizeof detail);
+    bool has_servers = settings->dns_servers || servers_of_host("/etc/resolv.conf", servers) > 0;
+    if (is_active && !has_servers)
+        return tell("egress", false, "no DNS server: set dns_servers, or nameserver lines in /etc/resolv.conf (IPv4)");
+    return tell("egress", is_active, detail);
+}
+
 static bool tell_storage(const struct settings *settings)
 {
     char detail[DETAIL_BYTES] = "";
@@ -62,5 +79,6 @@ int launcher_doctor(const struct settings *settings, const struct error *why)
     if (!settings)
         return tell("settings", false, why->message) ? 0 : 1;
     are_active = tell_storage(settings) && are_active;
+    are_active = tell_egress(settings) && are_active;
     return tell_pool(settings) && are_active ? 0 : 1;
 }

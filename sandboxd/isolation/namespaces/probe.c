@@ -141,7 +141,7 @@ static void probe_namespaces(struct report *report)
         {"user namespace", 0, "65,536 host ids of its own a sandbox", "set user.max_user_namespaces > 0 (sysctl)"},
         {"mount namespace", CLONE_NEWNS, "own mounts", "CONFIG_NAMESPACES"},
         {"pid namespace", CLONE_NEWPID, "own processes", "CONFIG_PID_NS"},
-        {"net namespace", CLONE_NEWNET, "loopback only", "CONFIG_NET_NS"},
+        {"net namespace", CLONE_NEWNET, "loopback alone, unless it has egress", "CONFIG_NET_NS"},
         {"ipc namespace", CLONE_NEWIPC, "own System V and POSIX queues", "CONFIG_IPC_NS"},
         {"uts namespace", CLONE_NEWUTS, "own host name", "CONFIG_UTS_NS"},
         {"cgroup namespace", CLONE_NEWCGROUP, "own cgroup paths", "CONFIG_CGROUPS, Linux 4.6"},
