@@ -84,6 +84,11 @@ void kernel_tell_init(struct kernel *kernel, enum front_init_type type, int numb
                  kernel->sandbox->facts.id);
 }
 
+bool kernel_is_frozen(const struct kernel *kernel)
+{
+    return freezer_is_set(kernel->sandbox->freezer);
+}
+
 static void on_again(void *cookie)
 {
     struct kernel *kernel = cookie;
@@ -95,6 +100,12 @@ static void pull_again(struct kernel *kernel, uint64_t after_ns)
 {
     if (!kernel->again)
         kernel->again = loop_timer_start(kernel->sandbox->loop, clock_boot_ns() + after_ns, on_again, kernel);
+}
+
+void kernel_pull_soon(struct kernel *kernel)
+{
+    if (kernel->follower)
+        pull_again(kernel, 0);
 }
 
 /* ---- start ---- */
@@ -148,10 +159,22 @@ static struct command *make_command(const struct kernel *kernel, struct error *e
     return TAKE(command);
 }
 
+static void on_start_timer(void *cookie);
+
+static void set_start_timer(struct kernel *kernel, uint64_t timeout_ms)
+{
+    uint64_t until = clock_boot_ns() + timeout_ms * NS_A_MS;
+    kernel->start_timer = loop_timer_start(kernel->sandbox->loop, until, on_start_timer, kernel);
+}
+
 static void on_start_timer(void *cookie)
 {
     struct kernel *kernel = cookie;
     kernel->start_timer = NULL;
+    if (kernel_is_frozen(kernel)) {
+        set_start_timer(kernel, KERNEL_KILL_MS);
+        return;
+    }
     struct error err = {0};
     error_set(&err, ERROR_TIMEOUT, "the %s interpreter was not ready in time", kernel->view.language);
     kernel_finish(kernel, &kernel->starting, &err);
@@ -182,8 +205,7 @@ bool kernel_start(struct kernel *kernel, uint64_t timeout_ms, struct error *err)
     begin_process(kernel);
     const uint64_t offsets[OUTPUT_STREAMS] = {0};
     kernel->follower = follower_new(FOLLOWER_DRIVER, offsets, kernel_pull, kernel);
-    uint64_t until = clock_boot_ns() + (timeout_ms ? timeout_ms : KERNEL_START_MS) * NS_A_MS;
-    kernel->start_timer = loop_timer_start(kernel->sandbox->loop, until, on_start_timer, kernel);
+    set_start_timer(kernel, timeout_ms ? timeout_ms : KERNEL_START_MS);
     process_exec(kernel->sandbox->all, kernel->sandbox->facts.id, command, kernel->follower);
     return true;
 }
@@ -205,6 +227,8 @@ void kernel_adopt(struct sandbox *sandbox, struct process *process, const char *
         offsets[i] = process->streams[i].output ? process->streams[i].output->kept_from : 0;
     kernel->in_line = offsets[OUTPUT_STDOUT] > 0;
     kernel->is_ready = kernel->was_ready = kernel->in_line; /* else what it said is still there */
+    if (!kernel->is_ready)
+        set_start_timer(kernel, KERNEL_START_MS);
     kernel->follower = follower_new(FOLLOWER_DRIVER, offsets, kernel_pull, kernel);
     process_attach(process, kernel->follower); /* not as a verb: that would wake it */
 }
@@ -395,10 +419,22 @@ static bool read_lines(struct kernel *kernel)
     return true;
 }
 
+static void on_large_timer(void *cookie);
+
+static void set_large_timer(struct kernel *kernel)
+{
+    kernel->large_timer =
+        loop_timer_start(kernel->sandbox->loop, clock_boot_ns() + LARGE_NS, on_large_timer, kernel);
+}
+
 static void on_large_timer(void *cookie)
 {
     struct kernel *kernel = cookie;
     kernel->large_timer = NULL;
+    if (kernel_is_frozen(kernel)) {
+        set_large_timer(kernel);
+        return;
+    }
     if (kernel_lines_held(&kernel->lines) <= KERNEL_LARGE_BYTES || kernel_waits_for_reader(kernel))
         return; /* it is not the line that is late */
     kernel_end(kernel, KERNEL_IS_LOST, "its process began a frame and did not end it");
@@ -420,7 +456,7 @@ static bool may_be_large(struct kernel *kernel)
         return false;
     }
     set_large(kernel, true);
-    kernel->large_timer = loop_timer_start(kernel->sandbox->loop, clock_boot_ns() + LARGE_NS, on_large_timer, kernel);
+    set_large_timer(kernel);
     return true;
 }
 

@@ -108,18 +108,32 @@ static void interrupt_now(struct kernel *kernel)
     kernel_tell_init(kernel, FI_SIGNAL, SIGINT);
 }
 
-/* The first time it is interrupted, and then killed. */
+/* What it says until it heeds that is left out where its reader is behind: it must not wait for one that stopped. */
+static void interrupt_run(struct kernel *kernel)
+{
+    if (kernel->current && kernel->current->has_begun) {
+        kernel->current->is_interrupted = true;
+        kernel_pull_soon(kernel);
+    }
+    interrupt_now(kernel);
+}
+
+/* The first time it is interrupted, and then killed. While there is a foreign run, the time is that one's. */
 static void on_time(void *cookie)
 {
     struct kernel *kernel = cookie;
-    bool *is_over_due = kernel->current ? &kernel->current->is_over_due : &kernel->foreign_over_due;
+    bool *is_over_due = kernel->foreign[0] ? &kernel->foreign_over_due : &kernel->current->is_over_due;
     kernel->timer = NULL;
+    if (kernel_is_frozen(kernel)) { /* it could heed nothing */
+        set_clock(kernel, clock_boot_ns() + KERNEL_KILL_MS * NS_A_MS);
+        return;
+    }
     if (*is_over_due) {
         kernel_end(kernel, KERNEL_IS_LOST, "a run was over its timeout and did not heed the interrupt");
         return;
     }
     *is_over_due = true;
-    interrupt_now(kernel);
+    interrupt_run(kernel);
     set_clock(kernel, clock_boot_ns() + KERNEL_KILL_MS * NS_A_MS);
 }
 
@@ -134,7 +148,7 @@ void kernel_interrupt(struct kernel *kernel)
     if (kernel->current && !kernel->current->has_begun && !kernel->foreign[0])
         kernel->current->interrupts = true;
     else if (kernel->current || kernel->foreign[0])
-        interrupt_now(kernel);
+        interrupt_run(kernel);
 }
 
 /* ---- sending ---- */
@@ -171,7 +185,8 @@ static void on_sent(void *cookie, const struct verb_answer *answer)
         kernel_end(kernel, KERNEL_IS_LOST, "its process does not read what it is to run any more");
         return;
     }
-    stop_clock(kernel);
+    if (!kernel->foreign[0])
+        stop_clock(kernel);
     fail(TAKE(kernel->current), &answer->error);
     kernel_next_job(kernel);
 }
@@ -244,7 +259,7 @@ void kernel_add_job(struct kernel *kernel, struct kernel_ask *ask)
 
 bool kernel_waits_for_reader(struct kernel *kernel)
 {
-    return kernel->current && kernel_run_is_full(kernel->current->run);
+    return kernel->current && !kernel->current->is_interrupted && kernel_run_is_full(kernel->current->run);
 }
 
 bool kernel_wants_text(const struct kernel *kernel)
@@ -268,8 +283,8 @@ static void see_foreign(struct kernel *kernel, const char *id)
     kernel->foreign_over_due = false;
     const char *dash = strrchr(id, '-');
     uint64_t until_ms;
-    if (dash && text_parse_u64(dash + 1, strlen(dash + 1), UINT64_MAX / NS_A_MS, &until_ms) && until_ms > 0 &&
-        !kernel->current)
+    stop_clock(kernel); /* that of what waits behind it starts when it has ended */
+    if (dash && text_parse_u64(dash + 1, strlen(dash + 1), UINT64_MAX / NS_A_MS, &until_ms) && until_ms > 0)
         set_clock(kernel, until_ms * NS_A_MS);
     kernel_look_busy(kernel);
 }
@@ -280,9 +295,8 @@ static void end_foreign(struct kernel *kernel, const char *id)
     if (strcmp(kernel->foreign, id) != 0)
         return;
     kernel->foreign[0] = 0;
-    if (!kernel->current)
-        stop_clock(kernel);
-    else
+    stop_clock(kernel);
+    if (kernel->current)
         start_clock(kernel);
     kernel_look_busy(kernel);
 }
@@ -293,10 +307,12 @@ static void on_begun(struct kernel *kernel)
     if (job->has_begun)
         return;
     job->has_begun = true;
+    if (kernel->foreign[0])
+        stop_clock(kernel);
     kernel->foreign[0] = 0;
     start_clock(kernel);
     if (job->interrupts)
-        interrupt_now(kernel);
+        interrupt_run(kernel);
     kernel_run_put(job->run, KERNEL_EVENT_TOLD, "started",
                    json_pack("{s:s,s:I}", "run", job->id, "execution_count", (json_int_t)kernel->view.execution_count),
                    EVENT_BYTES);
@@ -322,6 +338,27 @@ static const char *type_of(enum kernel_frame_kind kind)
     return NAMES[kind];
 }
 
+/* Whether its reader, who is behind, must do without: but for the error that an interrupt ends with. */
+static bool is_left_out(struct kernel_job *job, const struct kernel_frame *frame)
+{
+    if (!job->is_interrupted || !kernel_run_is_full(job->run))
+        return false;
+    bool is_told = frame->kind == KERNEL_FRAME_ERROR && frame->cost <= KERNEL_RUN_FULL && !job->told_error;
+    job->told_error = job->told_error || is_told;
+    return !is_told;
+}
+
+static void tell_frame(struct kernel *kernel, struct kernel_frame *frame)
+{
+    struct kernel_job *job = kernel->current;
+    bool is_left = is_left_out(job, frame);
+    if (!is_left)
+        kernel_run_put(job->run, KERNEL_EVENT_TOLD, type_of(frame->kind), TAKE(frame->body), frame->cost);
+    else if (!job->told_left_out)
+        kernel_note(kernel, "[parley: left out: what it wrote once it was interrupted]\n");
+    job->told_left_out = job->told_left_out || is_left;
+}
+
 /* What is said between runs nobody hears. */
 static void take_of_current(struct kernel *kernel, struct kernel_frame *frame)
 {
@@ -332,7 +369,7 @@ static void take_of_current(struct kernel *kernel, struct kernel_frame *frame)
     else if (frame->text)
         kernel_run_put_text(kernel->current->run, type_of(frame->kind), TAKE(frame->text), frame->cost);
     else
-        kernel_run_put(kernel->current->run, KERNEL_EVENT_TOLD, type_of(frame->kind), TAKE(frame->body), frame->cost);
+        tell_frame(kernel, frame);
 }
 
 void kernel_take_frame(struct kernel *kernel, struct kernel_frame *frame)

@@ -27,9 +27,11 @@ struct kernel_job {
     char *code;                   /* NULL once it was sent */
     uint64_t timeout_ms;
     bool silent;
-    bool has_begun;   /* its driver said so */
-    bool interrupts;  /* as soon as it has begun */
-    bool is_over_due; /* its time is over: interrupted */
+    bool has_begun;      /* its driver said so */
+    bool interrupts;     /* as soon as it has begun */
+    bool is_over_due;    /* its time is over: interrupted */
+    bool is_interrupted; /* it waits for its reader no more: what that has no room for is left out */
+    bool told_left_out, told_error;
 };
 
 /* What becomes of it when its process has ended. */
@@ -88,6 +90,10 @@ void kernel_adopt(struct sandbox *sandbox, struct process *process, const char *
 void kernel_end(struct kernel *kernel, enum kernel_after after, const char *why);
 /** Reads on. */
 void kernel_pull(void *cookie);
+/** The same, later. */
+void kernel_pull_soon(struct kernel *kernel);
+/** Whether its sandbox is paused, or a snapshot of it is made: its process does nothing, and is not to be blamed. */
+bool kernel_is_frozen(const struct kernel *kernel) MUST_USE;
 /** A message to init about its process. */
 void kernel_tell_init(struct kernel *kernel, enum front_init_type type, int number);
 

@@ -380,6 +380,60 @@ class Ends(KernelTest):
                 total += sum(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
         return total
 
+    def post_and_read_nothing(self, name, **body):
+        """A run whose client takes not a byte of the reply; its socket."""
+        url, text = urllib.parse.urlsplit(self.grant["endpoints"]["http"]), json.dumps(body)
+        client = socket.socket()
+        self.addCleanup(client.close)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect((url.hostname, url.port))
+        client.sendall((f"POST {url.path}/kernels/{name}/run HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                        f"Authorization: Bearer {self.grant['token']}\r\nContent-Length: {len(text)}\r\n\r\n{text}").encode())
+        return client
+
+    def test_a_reader_that_stops_costs_no_variables(self):
+        """Neither a timeout nor an interrupt has to wait for room at a client that takes nothing."""
+        for timeout in (2, 600):
+            name = self.new()
+            self.run_code(name, "kept = 5")
+            marker = f"/tmp/stopped-{name}"
+            self.post_and_read_nothing(name, timeout=timeout,
+                                       code=f"open('{marker}', 'w').close()\nwhile True: print('x' * 1000)")
+            self.wait_begun(name, marker)
+            if timeout > 2:
+                self.assertEqual(self.ask("POST", f"/kernels/{name}/interrupt").status, 200)
+            self.wait(lambda: self.state(name)["state"] != "busy", "it heeds nothing")
+            self.assertEqual(self.value(name, "kept"), "5", self.state(name))
+
+    def test_what_no_frame_holds_is_left_out(self):
+        name = self.new()
+        show = "from IPython.display import display\n"
+        for code in ("display({'a/%d' % i: '1' for i in range(100)}, raw=True)", "display(1, display_id='x' * 17_000_000)",
+                     "display({'t' * 2_000_000: '1'}, raw=True)",
+                     "raise Exception('\\n'.join('\\x02' * 700_000 for _ in range(8)))", "raise Exception('\\x01' * 3_000_000)"):
+            self.assertIn(self.run_code(name, show + code)["status"], ("ok", "error"), code)
+        self.assertEqual(self.value(name, "1"), "1")
+        node = self.new("javascript")
+        for code in ("display(Object.fromEntries(Array.from({length: 100}, (_, i) => ['a/x' + i, '1'])))",
+                     "display(1, {displayId: 'x'.repeat(17e6)})", "display(1, {metadata: 5})", "display(1, {metadata: null})",
+                     "display({'a/b': '\u20ac'.repeat(6e6)})", "({'\\ud800': '\\\\ud800'})"):
+            self.assertEqual(self.run_code(node, code)["status"], "ok", code)
+        self.assertEqual(self.value(node, "1"), "1")
+
+    def test_a_timeout_during_a_pause(self):
+        """What is frozen can heed no interrupt: it is not killed for that."""
+        name = self.new()
+        marker = f"/tmp/pausing-{name}"
+        told, thread = self.start(name, f"kept = 3\nopen('{marker}', 'w').close()\nimport time\ntime.sleep(600)", timeout=2)
+        self.wait_begun(name, marker)
+        sandbox = self.grant["sandbox"]["id"]
+        self.assertEqual(self.deployment.request("POST", f"/sandboxes/{sandbox}/pause").status, 200)
+        time.sleep(6)  # the timeout, and the 2 s to its kill
+        self.deployment.shell(self.grant, "true")
+        thread.join(60)
+        self.assertEqual(told[0]["status"], "timeout", told)
+        self.assertEqual(self.value(name, "kept"), "3")
+
     def test_pause(self):
         name = self.new()
         self.run_code(name, "x = 9")
@@ -605,6 +659,23 @@ class Faults(KernelTest):
         thread.join(60)
         self.wait(lambda: self.ask_again("GET", f"/kernels/{name}").json["state"] == "idle", "not interrupted")
         self.assertEqual(self.value(name, "kept"), "3")
+
+    def test_the_timeout_of_an_earlier_front_is_of_its_run_alone(self):
+        name = self.new()
+        marker = f"/tmp/first-{name}"
+        threading.Thread(target=lambda: self.quietly("POST", f"/kernels/{name}/run", {
+            "code": f"kept = 3\nopen('{marker}', 'w').close()\nimport time\ntime.sleep(600)", "timeout": 4})).start()
+        self.wait_begun(name, marker)
+        self.restart_all(False)
+        self.wait(lambda: self.ask_again("GET", f"/kernels/{name}").json["state"] == "busy", "the run is not seen")
+        done = self.run_code(name, "import time\nfor _ in range(40): time.sleep(0.1)\nkept")
+        self.assertEqual((done["status"], done["result"]["data"]["text/plain"]), ("ok", "3"), done)
+
+    def quietly(self, *words):
+        try:
+            self.ask(*words)
+        except Exception:  # its front was killed
+            pass
 
     def test_one_that_is_lost_or_gone_stays_so(self):
         lost, gone = self.new(), self.new()

@@ -6,7 +6,7 @@
     const fs = require("fs"), path = require("path"), util = require("util"), vm = require("vm");
     const childProcess = require("child_process"), events = require("events"), moduleLoader = require("module");
     const REQUESTS = 4, CONTROL = 5, CODE = 6, ACKNOWLEDGED = 7;
-    const FRAME_MAX = 15 * 1024 * 1024, TEXT_MAX = 1024 * 1024, JSON_MAX = 1024 * 1024, PIECE = 65536;
+    const FRAME_MAX = 15 * 1024 * 1024, TEXT_MAX = 1024 * 1024, JSON_MAX = 1024 * 1024, PIECE = 65536, MIMES_MAX = 64, ID_MAX = 1000;
     const NO_STDIN = "this code runs where nobody can type: put the value into a variable, pass it in the environment, " +
         "or start the program as a process, which has a stdin";
     const HOOK = Symbol("parley");
@@ -28,10 +28,18 @@
 
     let run = {id: "", silent: false, count: 0, settle: null};
     function frame(kind, body) {
-        write(CONTROL, Buffer.from(JSON.stringify({[kind]: body}, readable) + "\n"));
+        let line = toLine(kind, body);
+        if (line.length > FRAME_MAX)
+            line = toLine("stderr", {run: run.id, text: `[left out: ${kind} of ${line.length} bytes, and a frame holds 16 MiB]\n`});
+        write(CONTROL, line);
     }
 
-    // What readers of JSON refuse: half a surrogate pair, an integer beyond 64 bits.
+    function toLine(kind, body) {
+        const json = JSON.stringify({[kind]: body}, readable);
+        return Buffer.from(json.replace(/\\(?:\\|ud[89a-f][0-9a-f]{2})/g, found => found.length > 2 ? "\ufffd" : found) + "\n");
+    }
+
+    // What readers of JSON refuse: half a surrogate pair (of names toLine takes care), an integer beyond 64 bits.
     function readable(_key, value) {
         if (typeof value === "string")
             return /[\ud800-\udfff]/.test(value) ? Buffer.from(value).toString() : value;
@@ -143,11 +151,12 @@
             if (item instanceof Uint8Array)
                 data[mime] = Buffer.from(item).toString("base64");
         }
-        if (JSON.stringify(data).length > FRAME_MAX)
-            data = {"text/plain": "[left out: larger than a frame, which holds 16 MiB]"};
-        const body = {run: run.id, data, metadata};
+        const forms = Object.keys(data).length;
+        if (forms > MIMES_MAX)
+            data = {"text/plain": `[left out: ${forms} forms of a value, and a bundle has at most ${MIMES_MAX}]`};
+        const body = {run: run.id, data, metadata: isPlain(metadata) && !Array.isArray(metadata) ? metadata : {}};
         if (displayId !== undefined)
-            body.display_id = String(displayId);
+            body.display_id = String(displayId).slice(0, ID_MAX);
         if (update)
             body.update = true;
         frame("display", body);

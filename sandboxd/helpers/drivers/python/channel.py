@@ -211,6 +211,9 @@ class Channel:
         if os.getpid() != self.pid:
             return write_plainly(1, str(body.get("data", {}).get("text/plain", "")) + "\n")
         line = to_line({kind: body})
+        if len(line) > FRAME_MAX:  # nobody would read on
+            kind, text = "stderr", "[left out: %s of %d bytes, and a frame holds 16 MiB]\n" % (kind, len(line))
+            line = to_line({kind: {"run": self.run, "text": text}})
         with self.lock:
             self._drain()
             self._flush_own()

@@ -10,6 +10,9 @@ REPR_METHODS = (
 
 
 JSON_VALUES_MAX = 50000
+MIMES_MAX = 64  # of a bundle
+NAME_MAX = 1000  # characters of a display's id, and of a mime type
+ERROR_MAX = 1 << 20  # characters of a traceback
 
 
 class Room:
@@ -71,6 +74,9 @@ def clean_bundle(data):
     for mime, value in data.items():
         if value is None:
             continue
+        if len(items) == MIMES_MAX - 1 or len(str(mime)) > NAME_MAX:
+            left_out.append("%.100s (a bundle has %d forms, of short names)" % (mime, MIMES_MAX))
+            continue
         try:
             item = clean_item(str(mime), value)
             length = len(to_line(item))
@@ -83,6 +89,7 @@ def clean_bundle(data):
         items[str(mime).replace("\0", "")] = item
         size += length
     if left_out:
+        left_out[8:] = ["and %d more" % (len(left_out) - 8)] if len(left_out) > 8 else []
         items["text/plain"] = "%s[left out: %s]" % (items.get("text/plain", ""), "; ".join(left_out))
     return items
 
@@ -110,7 +117,7 @@ class Frames:
     def display(self, data, metadata=None, display_id=None, update=False):
         body = {"data": clean_bundle(data), "metadata": clean_metadata(metadata)}
         if display_id is not None:
-            body["display_id"] = str(display_id)
+            body["display_id"] = str(display_id)[:NAME_MAX]
         if update:
             body["update"] = True
         self._send("display", body)
@@ -126,7 +133,9 @@ class Frames:
         lines = [cut(line) for entry in traceback for line in entry.split("\n")]
         if len(lines) > 400:
             lines[200:-200] = ["... (%d lines)" % (len(lines) - 400)]
-        self._send("error", {"name": name, "value": cut(value), "traceback": lines})
+        if sum(map(len, lines)) > ERROR_MAX:
+            lines = [line[:ERROR_MAX // len(lines)] for line in lines]
+        self._send("error", {"name": name[:NAME_MAX], "value": cut(value), "traceback": lines})
 
 
 # -- plots: a figure that is shown, or is there when the run ends, is displayed as PNG and closed
