@@ -86,7 +86,7 @@ void kernel_tell_init(struct kernel *kernel, enum front_init_type type, int numb
 
 bool kernel_is_frozen(const struct kernel *kernel)
 {
-    return freezer_is_set(kernel->sandbox->freezer);
+    return kernel->sandbox->freezer && freezer_is_set(kernel->sandbox->freezer);
 }
 
 static void on_again(void *cookie)
@@ -423,8 +423,7 @@ static void on_large_timer(void *cookie);
 
 static void set_large_timer(struct kernel *kernel)
 {
-    kernel->large_timer =
-        loop_timer_start(kernel->sandbox->loop, clock_boot_ns() + LARGE_NS, on_large_timer, kernel);
+    kernel->large_timer = loop_timer_start(kernel->sandbox->loop, clock_boot_ns() + LARGE_NS, on_large_timer, kernel);
 }
 
 static void on_large_timer(void *cookie)
