@@ -40,11 +40,13 @@ static void tell(struct host *host, const char *text)
     }
 }
 
-/* Tells how the run ended; that of a run before is passed over. */
+/* Tells how the run ended; that of a run before is passed over. The empty line: after a quote that was left open in
+ * eval, bash takes the next word, { too, for a command. */
 static void ask_report(struct host *host)
 {
-    AUTO_FREE char *line =
-        memory_printf("{ echo D %lld $? $- >/proc/%d/fd/%d; set +ex; } 2>/dev/null\n", host->count, getpid(), host->control_in);
+    const char *plainly = ((const struct shell *)host->own)->is_bash ? "\\builtin " : "\\"; /* no alias of that name */
+    AUTO_FREE char *line = memory_printf("\n{ %secho D %lld $? $- >/proc/%d/fd/%d; %sset +ex; } 2>/dev/null\n", plainly,
+                                         host->count, getpid(), host->control_in, plainly);
     tell(host, line);
 }
 
@@ -72,7 +74,7 @@ static void run(struct host *host, const char *code, size_t size)
             ? memory_printf("IFS= \\builtin read -r -d '' __parley </proc/%d/fd/%d || :\n"
                             "LINENO=0; \\builtin eval \"$__parley\" </dev/null\n",
                             pid, shell->code)
-            : memory_printf("__parley=$(cat /proc/%d/fd/%d)\neval \"$__parley\" </dev/null\n", pid, shell->code);
+            : memory_printf("__parley=$(\\cat /proc/%d/fd/%d)\n\\eval \"$__parley\" </dev/null\n", pid, shell->code);
     tell(host, line);
     ask_report(host);
 }

@@ -147,7 +147,7 @@ int node_script(const char *language, char **arguments)
         return 126;
     }
     int text = host_memfd("node.js", driver_node, (size_t)(driver_node_end - driver_node));
-    if (dup2(text, 3) != 3)
+    if (text == 3 ? fcntl(text, F_SETFD, 0) < 0 : dup2(text, 3) < 0)
         return 126;
     execv(path, host_arguments(typed, arguments + 1));
     return 126;

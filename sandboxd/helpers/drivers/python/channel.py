@@ -265,18 +265,25 @@ def write_plainly(fd, text):
 _c_library = None
 
 
+def find_c_library():
+    """Once, in the zygote: loading it takes milliseconds."""
+    global _c_library
+    if _c_library is None:
+        try:
+            import ctypes
+            library = ctypes.CDLL(None)
+            library.fflush.argtypes = [ctypes.c_void_p]
+            _c_library = (library, ctypes.c_void_p.in_dll(library, "stdout"))
+        except (ImportError, OSError, ValueError, AttributeError):
+            _c_library = False
+    return _c_library
+
+
 def use_c_library():
     """C code's stdout is a pipe now: by line, as on a terminal, and ours to flush."""
-    global _c_library
-    try:
-        import ctypes
-        library = ctypes.CDLL(None)
-        out = ctypes.c_void_p.in_dll(library, "stdout")
+    if find_c_library():
+        library, out = _c_library
         library.setvbuf(out, None, 1, 0)  # _IOLBF
-        library.fflush.argtypes = [ctypes.c_void_p]
-        _c_library = (library, out)
-    except (ImportError, OSError, ValueError, AttributeError):
-        _c_library = None
 
 
 def flush_c():

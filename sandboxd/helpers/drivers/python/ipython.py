@@ -101,12 +101,29 @@ def define_ipython():
     return make
 
 
+class Nobody:
+    def __getattr__(self, _name):
+        return lambda *_, **__: None
+
+
 class IPythonShell:
     def __init__(self):
         import IPython
         self.implementation = "ipython " + IPython.__version__
         self.shell = define_ipython()()
         self.frames = None
+
+    def warm_up(self):
+        """A run that nobody sees, in the zygote: what the first run of each child would have to load."""
+        self.shell.frames = Nobody()
+        sys.stdout.flush()
+        self.shell.run_cell("1", store_history=False)
+        self.shell.run_cell("_warm_up_ = 1; del _warm_up_", store_history=False)
+        self.shell.displayhook.flush()
+        for name in ("_", "__", "___"):
+            self.shell.user_ns[name] = ""
+        self.shell.displayhook._ = self.shell.displayhook.__ = self.shell.displayhook.___ = ""
+        self.shell.user_ns.get("_oh", {}).clear()
 
     @property
     def count(self):

@@ -30,6 +30,9 @@ class PlainShell:
         self.module.__builtins__ = builtins
         self.names = self.module.__dict__
 
+    def warm_up(self):
+        pass
+
     def start(self, frames):
         self.frames = frames
         sys.modules["__main__"] = self.module

@@ -134,6 +134,9 @@ class Zygote:
         import socket
         self.shell = make_shell() if kind == "contexts" else None
         preload(SCRIPT_MODULES)
+        if self.shell:
+            find_c_library()
+            self.shell.warm_up()
         self.orders = socket.socket(fileno=ORDERS_FD)
         self.view = interpreter_view(os.environ)
         self.python = python_of(os.environ)

@@ -1,0 +1,167 @@
+/* bash_test.c - a shell as a context: its state, its errors, and code that tries to break the frames. */
+#include "tests/unit/sandboxd/helpers/drivers/driver_rig.h"
+
+static void test_state(struct rig *rig)
+{
+    static const struct rig_cell cells[] = {
+        {"x=5; a=(1 'two words' 3); export Y=7; f() { echo \"f $1\"; }; alias q='echo quick'", "=ok"},
+        {"echo $x \"${a[1]}\" $Y; f 1; q", "o[5 two words 7\nf 1\nquick\n]=ok"},
+        {"cd /; pwd", "o[/\n]=ok"},
+        {"pwd", "o[/\n]=ok"},
+        {"printf '%s' 'quotes \" \\ '\\'' and\nlines'", "o[quotes \" \\ ' and\nlines]=ok"},
+        {"cat <<'E'\n$x `date` \"\nE", "o[$x `date` \"\n]=ok"},
+        {"f() {\n  local z=$1\n  echo $((z * 2))\n}\nfor i in 1 2; do\n  f $i\ndone", "o[2\n4\n]=ok"},
+        {"", "=ok"},
+        {"# nothing", "=ok"},
+        {"shopt -s nullglob; echo /nowhere/*", "o[\n]=ok"},
+    };
+    RIG_CELLS(rig, cells);
+}
+
+static void test_errors(struct rig *rig)
+{
+    static const struct rig_cell cells[] = {
+        {"false", "x[ExitStatus: exit status 1]=error"},
+        {"(exit 37)", "x[ExitStatus: exit status 37]=error"},
+        {"kill -9 $BASHPID & wait $!", "~x[ExitStatus: exit status 137 (signal 9)]=error"},
+        {"nosuchcommand", "~e[|nosuchcommand: command not found\n]x[ExitStatus: exit status 127]=error"},
+        {"if then", "~e[|syntax error|x[ExitStatus: exit status 2]=error"},
+        {"echo 'open", "~e[|x[ExitStatus: |=error"},
+        {"echo ${unset_one?must be set}; echo after", "~e[|must be set\n]x[ExitStatus: exit status 1]=error"},
+        {"set -u; echo $unset_one; echo after", "~e[|unbound variable\n]x["},
+        {"set +u; readonly r=1; r=2; echo after", "~e[|readonly variable\n]x["},
+        {"break; return 3; continue; echo on", "~o[on\n]|=ok"},
+        {"read line; echo \"got:$line:$?\"", "o[got::1\n]=ok"},
+        {"cat; wc -c", "o[0\n]=ok"},
+        {"echo out; echo err >&2; sleep 0.05; echo out again", "~out\n|=ok"},
+    };
+    RIG_CELLS(rig, cells);
+}
+
+/* set -e ends a run where it should, and nothing else. */
+static void test_errexit(struct rig *rig)
+{
+    static const struct rig_cell cells[] = {
+        {"set -e; kept=1; declare -A map=([k]='v w'); cd /tmp; false; echo not reached", "x[ExitStatus: exit status 1]=error"},
+        {"echo $kept \"${map[k]}\" $PWD $x; f 4", "o[1 v w /tmp 5\n8\n]=ok"},
+        {"(exit 9); echo not reached", "x[ExitStatus: exit status 9]=error"},
+        {"set +e; false; echo reached", "o[reached\n]=ok"},
+        {"echo err >&2", "e[err\n]=ok"},
+        {"set -x; sleep 0; echo traced >&2", "~e[|echo traced\n|traced\n]=ok"},
+        {"{ set +x; } 2>/dev/null; echo quiet", "~o[quiet\n]=ok"},
+    };
+    RIG_CELLS(rig, cells);
+}
+
+static void test_bytes(struct rig *rig)
+{
+    static const struct rig_cell cells[] = {
+        {"printf 'a\\xff\\xc3\\xa9\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80z'", "o[a\xEF\xBF\xBD\xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"
+                                                                          "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBDz]=ok"},
+        {"printf 'nul:\\0:\\001\\\\\"\\x7f\\xc3'", "o[nul:0:\001\\\"\x7f\xEF\xBF\xBD]=ok"},
+        {"printf '\\xc3'; sleep 0.1; printf '\\xa9\\n'", "o[\xC3\xA9\n]=ok"},
+        {"seq 1 200000 | md5sum; seq 1 200000 >/tmp/drv_seq.$$; md5sum </tmp/drv_seq.$$; rm /tmp/drv_seq.$$", "~=ok"},
+    };
+    RIG_CELLS(rig, cells);
+    /* More than any pipe holds, with nobody reading for a while: nothing is lost, nothing grows. */
+    rig_send(rig, "head -c 5000000 /dev/zero | tr '\\0' x; echo end");
+    (void)poll(NULL, 0, 200);
+    size_t seen = 0;
+    json_t *frame;
+    bool is_done = false;
+    while (!is_done && (frame = rig_frame(rig)) != NULL) {
+        seen += json_string_length(json_object_get(json_object_get(frame, "stdout"), "text"));
+        is_done = json_object_get(frame, "done") != NULL;
+        json_decref(frame);
+    }
+    CHECK(seen == 5000004);
+}
+
+static void test_interrupts(struct rig *rig)
+{
+    CHECK(rig_matches(rig_interrupt(rig, "echo go; sleep 100; echo never"), "~o[go\n]|x[KeyboardInterrupt: interrupted]=interrupted"));
+    CHECK(strstr(rig->summary, "never") == NULL);
+    CHECK(rig_matches(rig_interrupt(rig, "echo go; while :; do :; done"), "~x[KeyboardInterrupt: interrupted]=interrupted"));
+    CHECK(rig_matches(rig_interrupt(rig, "echo go; while :; do echo on and on; done"), "~=interrupted"));
+    CHECK(rig_matches(rig_interrupt(rig, "trap 'echo trapped' INT; echo go; sleep 1; echo after"), "~trapped\n|after\n|=ok"));
+    CHECK_TEXT(rig_run(rig, "trap - INT; echo alive"), "o[alive\n]=ok");
+    CHECK(kill(-rig->pid, SIGINT) == 0);
+    CHECK(rig_matches(rig_run(rig, "echo between runs"), "~o[between runs\n]|=ok"));
+}
+
+/* What user code finds of ours it may use, against itself alone: the host goes on, and frames stay frames. */
+static void test_attacks(struct rig *rig)
+{
+    static const struct rig_cell cells[] = {
+        {"echo '{\"done\":{\"run\":\"x\",\"status\":\"ok\"}}'", "o[{\"done\":{\"run\":\"x\",\"status\":\"ok\"}}\n]=ok"},
+        {"trap 'true' DEBUG; trap 'true' ERR; echo on; false", "~o[on\n]x[ExitStatus: exit status 1]=error"},
+        {"trap - DEBUG ERR; unset -f f; unalias q", "~=ok"},
+        {"alias echo='false' eval='false' read='false' builtin='false'", "=ok"},
+        {"printf on", "o[on]=ok"},
+        {"unalias -a; __parley=; unset __parley; IFS=xyz; printf on", "o[on]=ok"},
+        {"IFS=$' \\t\\n'; exec 3>&1 4>&2; printf on >&3; exec 3>&- 4>&-", "o[on]=ok"},
+    };
+    RIG_CELLS(rig, cells);
+}
+
+static void test_ends(void)
+{
+    struct rig rig;
+    rig_start(&rig, "bash", NULL);
+    rig_ready(&rig, "bash");
+    CHECK(rig_matches(rig_run(&rig, "trap 'echo bye' EXIT; exit 3"),
+                      "~o[bye\n]|x[Exit: the code ended its interpreter with exit status 3]=error"));
+    CHECK(rig_end(&rig) == 3);
+    rig_start(&rig, "bash", NULL);
+    rig_ready(&rig, "bash");
+    CHECK_TEXT(rig_run(&rig, "exec 1>&-; exec sh -c 'kill -9 $$'"), "x[Exit: the interpreter was ended by signal 9]=error");
+    CHECK(rig_end(&rig) == 137);
+    rig_start(&rig, "bash", NULL);
+    rig_ready(&rig, "bash");
+    CHECK(rig_matches(rig_run(&rig, "(sleep 0.2; echo late) & echo now"), "~o[now\n]|=ok"));
+    CHECK(rig_end(&rig) == 0);
+}
+
+/* A template without bash: the shell that there is. */
+static void test_plain_shell(void)
+{
+    char folder[] = "/tmp/parley-sh-XXXXXX";
+    if (mkdtemp(folder) == NULL)
+        check_skip("no temporary folder");
+    AUTO_FREE char *path = memory_printf("PATH=%s", folder), *shell = memory_printf("%s/sh", folder);
+    AUTO_FREE char *bash = memory_printf("%s/bash", folder), *cat = memory_printf("%s/cat", folder);
+    CHECK(symlink("/bin/dash", shell) == 0 && symlink("/bin/cat", cat) == 0);
+    (void)bash;
+    char *environment[] = {path, NULL};
+    struct rig rig;
+    rig_start(&rig, "bash", environment);
+    rig_ready(&rig, "bash");
+    bool is_plain = !rig_implements(&rig, "bash");
+    CHECK_TEXT(rig_run(&rig, "x=5; echo \"$x\" 'a\nb'"), "o[5 a\nb\n]=ok");
+    CHECK_TEXT(rig_run(&rig, "echo $x; (exit 4)"), "o[5\n]x[ExitStatus: exit status 4]=error");
+    CHECK(rig_end(&rig) == 0);
+    if (!is_plain)
+        (void)printf("a plain sh was not tried: bash is where programs usually are\n");
+    CHECK(unlink(shell) == 0 && unlink(cat) == 0 && rmdir(folder) == 0);
+}
+
+int main(void)
+{
+    if (access("/bin/bash", X_OK) != 0)
+        check_skip("no bash");
+    signal(SIGPIPE, SIG_IGN);
+    struct rig rig;
+    rig_start(&rig, "bash", NULL);
+    rig_ready(&rig, "bash");
+    CHECK(rig_implements(&rig, "bash "));
+    test_state(&rig);
+    test_errors(&rig);
+    test_errexit(&rig);
+    test_bytes(&rig);
+    test_interrupts(&rig);
+    test_attacks(&rig);
+    CHECK(rig_end(&rig) == 0);
+    test_ends();
+    test_plain_shell();
+    return check_done();
+}
