@@ -18,6 +18,7 @@ FRAME_MAX = 16 * 1024 * 1024  # bytes of one line
 TEXT_MAX = 1024 * 1024  # characters of one text of a bundle
 TEXT_FRAME = 65536  # characters of one stdout or stderr frame
 FLUSH_SECONDS = 0.02
+BURST_SECONDS = 0.001  # a line that comes later than this after the last goes out at once: a crash shall not swallow it
 STREAMS = ("stdout", "stderr")
 
 
@@ -89,6 +90,7 @@ class Channel:
         self.text = []  # pieces of `kind`, not yet sent
         self.kind = ""
         self.size = 0
+        self.flushed = 0.0
         self.is_writing = False
         self.later = []  # lines that came while one was written by this very thread (a destructor that prints)
         self.is_watched = False  # the thread wakes by itself soon
@@ -168,6 +170,7 @@ class Channel:
     def _flush_own(self):
         if self.text:
             text, self.text, self.size = "".join(self.text), [], 0
+            self.flushed = time.monotonic()
             self._send_text(self.kind, text)
 
     def _drain(self, is_final=False):
@@ -200,7 +203,7 @@ class Channel:
                 self.kind = kind
             self.text.append(text)
             self.size += len(text)
-            if self.size >= TEXT_FRAME:
+            if self.size >= TEXT_FRAME or ("\n" in text and time.monotonic() - self.flushed > BURST_SECONDS):
                 self._flush_own()
             elif not self.is_watched:
                 self.is_watched = True

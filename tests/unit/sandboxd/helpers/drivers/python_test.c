@@ -87,7 +87,7 @@ static void test_interrupts(struct rig *rig)
         "import time; print('go', flush=True); time.sleep(1000)",
         "print('go')\nwhile True: pass",
         "print('go')\nwhile True: print('x' * 1000)",
-        "import os; os.system('echo go; sleep 1000')",
+        "import os; os.system('echo go; sleep 3')",
         "import asyncio; print('go'); await asyncio.sleep(1000)",
         "print('go'); import threading; threading.Event().wait()",
     };
