@@ -8,8 +8,11 @@
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -20,6 +23,7 @@ extern const char driver_bash[], driver_bash_end[];
 struct shell {
     char *path;
     bool is_bash, is_revived;
+    unsigned again_count; /* SIGINTs of ours in this run */
     int lines, lines_in; /* the pipe that it reads */
     int code, state;     /* memfds */
     char again[16];      /* "set -ex; ": what the run before had set, and we must not have */
@@ -66,6 +70,7 @@ static void run(struct host *host, const char *code, size_t size)
         host_done(host, "error");
         return;
     }
+    shell->again_count = 0;
     fill(shell->state, "", "", 0);
     fill(shell->code, shell->again, code, size);
     int pid = getpid();
@@ -76,6 +81,37 @@ static void run(struct host *host, const char *code, size_t size)
                             pid, shell->code)
             : memory_printf("__parley=$(\\cat /proc/%d/fd/%d)\n\\eval \"$__parley\" </dev/null\n", pid, shell->code);
     tell(host, line);
+    ask_report(host);
+}
+
+static pid_t group_of(const char *pid)
+{
+    char path[64], text[512] = "";
+    int group = -1;
+    (void)snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const char *after = fd >= 0 && read(fd, text, sizeof text - 1) > 0 ? strrchr(text, ')') : NULL;
+    return after && sscanf(after, ") %*c %*d %d", &group) == 1 ? group : -1;
+}
+
+/* A program that was being started when SIGINT came has not seen it, and bash waits for it to end: it gets another, or
+ * bash itself where there is none. A few times at most: code may have a trap. */
+static void interrupt_again(struct host *host)
+{
+    struct shell *shell = host->own;
+    if (shell->again_count++ >= 3)
+        return;
+    bool has_programs = false;
+    DIR *folder = opendir("/proc");
+    for (const struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (pid > 0 && pid != getpid() && pid != host->child && group_of(entry->d_name) == getpgrp())
+            has_programs = kill(pid, SIGINT) == 0 || has_programs;
+    }
+    if (folder)
+        closedir(folder);
+    if (!has_programs)
+        (void)kill(host->child, SIGINT);
     ask_report(host);
 }
 
@@ -182,7 +218,7 @@ static bool revive(struct host *host, int status)
 int bash_context(void)
 {
     static const struct host_language language = {
-        .name = "bash", .run = run, .control = control, .interrupt = ask_report, .finish = finish, .revive = revive};
+        .name = "bash", .run = run, .control = control, .interrupt = ask_report, .still_runs = interrupt_again, .finish = finish, .revive = revive};
     struct shell shell = {.path = host_find("bash"), .lines_in = -1};
     shell.is_bash = shell.path != NULL;
     if (shell.path == NULL && (shell.path = host_find("sh")) == NULL)

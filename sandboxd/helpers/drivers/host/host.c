@@ -322,7 +322,10 @@ static void wait_for_something(struct host *host)
         {.fd = takes_requests ? host->requests : -1, .events = POLLIN},
         {.fd = host->child_fd, .events = POLLIN},
     };
-    int ready = poll(fds, sizeof fds / sizeof fds[0], host->child_fd < 0 ? 200 : -1);
+    bool is_impatient = host->is_running && host->was_interrupted && host->language->still_runs;
+    int ready = poll(fds, sizeof fds / sizeof fds[0], host->child_fd < 0 || is_impatient ? 200 : -1);
+    if (ready == 0 && is_impatient && host->is_running)
+        host->language->still_runs(host);
     if (interrupts > 0 && host->is_running) {
         interrupts = 0;
         host->was_interrupted = true;

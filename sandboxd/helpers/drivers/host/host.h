@@ -23,6 +23,7 @@ struct host_language {
     void (*run)(struct host *host, const char *code, size_t size);
     void (*control)(struct host *host, const char *bytes, size_t size);
     void (*interrupt)(struct host *host);
+    void (*still_runs)(struct host *host); /* a while after SIGINT; NULL: nothing is to be done */
     void (*finish)(struct host *host); /* no more requests: the interpreter is to end */
     bool (*revive)(struct host *host, int status); /* it ended; true: another has taken its place. NULL: none */
 };

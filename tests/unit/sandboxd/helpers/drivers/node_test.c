@@ -33,7 +33,7 @@ static void test_order(struct rig *rig)
         {"process.stdout.write(Buffer.from([0xc3])); process.stdout.write(Buffer.from([0xa9])); process.stdout.write('\\ud800\\0'); 0",
          "o[\xC3\xA9\xEF\xBF\xBD" "0]r[0]=ok"},
         {"require('child_process').execSync('head -c 3000000 /dev/zero', {stdio: 'inherit'}); 1", "~o[000"},
-        {"require('child_process').execSync('ls /proc/self/fd').toString().trim().split('\\n').length", "r[4]=ok"},
+        {"require('child_process').execSync('ls /proc/self/fd').toString().trim().split('\\n').every(n => n < 5 || n > 9)", "r[true]=ok"},
         {"console.log('x'.repeat(200000)); 2", "~o[xxx"},
         {"setTimeout(() => { throw new Error('later') }, 1); await new Promise(r => setTimeout(r, 30)); 'on'", "~e[Uncaught |Error: later|r['on']=ok"},
         {"Promise.reject(new Error('nobody')); await new Promise(r => setTimeout(r, 5)); 'on'", "~nobody|r['on']=ok"},
