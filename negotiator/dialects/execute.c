@@ -113,10 +113,15 @@ static void refuse(struct http_request *request, struct once *once, const struct
     waiting_refuse(request, &why);
 }
 
-/* On the loop: the grant is durable. */
+/* On the loop: the grant is durable. Of a loop that has ended, whose posts its server runs last, nobody is left to ask: the
+ * idle timeout ends what was made. */
 static void on_granted(void *cookie)
 {
     struct once *once = cookie;
+    if (loop_current() != once->loop) {
+        once_free(once);
+        return;
+    }
     const struct negotiation *n = once->granted;
     struct http_request *request = http_request_find(once->loop, once->request);
     char token[CAPABILITY_TEXT_BYTES], authority[DIAL_AUTHORITY_BYTES];
@@ -148,8 +153,10 @@ static json_t *result(bool timed_out, const char *error)
 }
 
 /* The client leaves: when the answer comes, its request is not found. */
-static void on_gone(void *cookie UNUSED)
+static void on_gone(void *cookie)
 {
+    struct once *once = cookie;
+    loop_timer_cancel(TAKE(once->timer));
 }
 
 /* Answered while the client still waits; what is being made is let go when it is there. */

@@ -115,7 +115,7 @@ static void clean_streams(struct execution *execution)
     for (int i = 0; i < OUTPUT_STREAMS; i++) {
         const struct text *raw = &execution->raw[i];
         size_t skip = execution->lost[i] > 0 ? count_rest(raw) : 0;
-        append_clean(&execution->result.streams[i], raw->data + skip, raw->length - skip);
+        append_clean(&execution->result.streams[i], raw->data ? raw->data + skip : "", raw->length - skip);
         if (execution->lost[i] > 0)
             text_append_format(&execution->marks, "[parley] %s was too long: its first %llu bytes are left out\n",
                                output_stream_name((enum output_stream)i),

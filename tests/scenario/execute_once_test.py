@@ -1,5 +1,6 @@
 """POST /execute on the negotiator, with an API key: each request gets a sandbox of its own that goes when the answer has been
 sent, or stays for what is still to be fetched; who leaves, and a negotiator that is killed, leave nothing."""
+import datetime
 import http.client
 import json
 import os
@@ -104,6 +105,40 @@ class ExecuteOnce(unittest.TestCase):
         self.await_gone()
         self.assertEqual(client.ask("GET", client.urls[0], 30)[0], 410)
 
+    def test_a_revoked_token_fetches_nothing(self):
+        """The URL's token is the caller's narrowed: it goes with it, the artifact unfetched."""
+        grant = self.deployment.negotiate("revoked")
+        reply = self.deployment.request("POST", grant["endpoints"]["http"] + "/execute", {
+            "code": f"mkdir artifacts; head -c {LARGE} /dev/zero > artifacts/x", "language": "bash"}, token=grant["token"])
+        url = reply.json["artifacts"]["x"]["url"]
+        self.assertEqual(self.deployment.request("HEAD", url, token=None).status, 200)
+        self.assertEqual(self.deployment.request("POST", "/revocations", {"jti": grant["jti"], "reason": "a test"}).status, 200)
+        reply = self.deployment.request("GET", url, token=None)
+        self.assertEqual((reply.status, set(reply.json)), (401, FIELDS))
+        self.deployment.request("DELETE", "/threads/revoked/sandbox")
+        self.await_gone()
+
+    def test_a_revocation_ends_a_run(self):
+        grant, got = self.deployment.negotiate("cut"), []
+
+        def ask():
+            got.append(self.deployment.request("POST", grant["endpoints"]["http"] + "/execute", {
+                "code": "touch /tmp/begun; sleep 600", "language": "bash", "timeout_s": 900}, token=grant["token"], timeout=120))
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while "begun" not in self.deployment.shell(grant, "ls /tmp"):
+            time.sleep(0.05)
+        self.deployment.request("POST", "/revocations", {"jti": grant["jti"], "reason": "a test"})
+        thread.join()
+        self.assertEqual((got[0].status, set(got[0].json)), (401, FIELDS))
+        grant = self.deployment.negotiate("cut")
+        until = time.monotonic() + 30
+        while "sleep" in self.deployment.shell(grant, "cat /proc/[0-9]*/comm") and time.monotonic() < until:
+            time.sleep(0.1)
+        self.assertNotIn("sleep", self.deployment.shell(grant, "cat /proc/[0-9]*/comm"))
+        self.deployment.request("DELETE", "/threads/cut/sandbox")
+        self.await_gone()
+
     def test_a_client_that_leaves_ends_it(self):
         connection = http.client.HTTPConnection("127.0.0.1", self.deployment.port, timeout=30)
         connection.request("POST", "/execute", json.dumps({"code": "sleep 600", "language": "bash", "timeout_s": 900}),
@@ -151,6 +186,36 @@ class ExecuteOnce(unittest.TestCase):
         self.assertLessEqual({"negotiate", "release", "exec", "exec.end"}, actions)
         self.assertTrue(all((record.get("thread") or record.get("thread_id") or "execute-").startswith("execute-")
                             for record in records), records)
+
+
+@needs_root
+class ExecuteKilled(unittest.TestCase):
+    def test_a_negotiator_that_is_killed_leaves_nothing_for_long(self):
+        deployment = Deployment()
+        self.addCleanup(deployment.close)
+        connection = http.client.HTTPConnection("127.0.0.1", deployment.port, timeout=60)
+        connection.request("POST", "/execute", json.dumps({"code": "sleep 600", "language": "bash", "timeout_s": 900}),
+                           {"Authorization": "Bearer " + deployment.key})
+        until, found = time.monotonic() + 60, []
+        while not found and time.monotonic() < until:
+            found = [s for s in deployment.request("GET", "/sandboxes", record=False).json["sandboxes"] if s["state"] == "active"]
+            time.sleep(0.05)
+        thread = found[0]["threads"][0]
+        self.assertTrue(thread.startswith("execute-"), found)
+        deployment.kill("parley-negotiator")
+        with self.assertRaises((OSError, http.client.HTTPException)):
+            connection.getresponse()
+        deployment.up()
+        deployment.wait_ready()
+        # The node saw its connection end, and with it the program; the sandbox ends when it is idle for 130 s.
+        grant = deployment.negotiate(thread)
+        while "sleep" in deployment.shell(grant, "cat /proc/[0-9]*/comm") and time.monotonic() < until:
+            time.sleep(0.1)
+        self.assertNotIn("sleep", deployment.shell(grant, "cat /proc/[0-9]*/comm"))
+        self.assertEqual(grant["sandbox"]["id"], found[0]["id"])
+        lease = deployment.request("GET", f"/threads/{thread}/sandbox").json["lease"]
+        left = datetime.datetime.fromisoformat(lease["expires_at"].replace("Z", "+00:00")).timestamp() - time.time()
+        self.assertLess(left, 140, lease)
 
 
 if __name__ == "__main__":
