@@ -67,19 +67,28 @@ static bool deny(const struct visit *visit, const char *reason, const struct err
 
 /* ---- the credential ---- */
 
-/* Addressed to another sandbox, it says no more than one that is broken. */
+static bool is_for_sandbox(const struct visit *visit, const char *token)
+{
+    char sandbox_id[CAPABILITY_ID_BYTES];
+    return capability_addressed(token, strlen(token), sandbox_id) && preview_label_is_of(visit->sandbox, sandbox_id);
+}
+
+/* One that is for the sandbox. */
 static bool judge(const struct visit *visit, const char *token, struct error *err)
 {
-    struct http_request *request = visit->request;
-    char sandbox_id[CAPABILITY_ID_BYTES];
-    if (!capability_addressed(token, strlen(token), sandbox_id) || !preview_label_is_of(visit->sandbox, sandbox_id)) {
-        error_set(err, ERROR_UNAUTHENTICATED, "the capability is not valid here");
-        return deny(visit, "wrong_sandbox", err);
-    }
-    if (!plane_of(request)->judge(request, token, err))
+    if (!plane_of(visit->request)->judge(visit->request, token, err))
         return false;
-    http_request_set_credential(request, token);
+    http_request_set_credential(visit->request, token);
     return true;
+}
+
+/* Addressed to another sandbox, it says no more than one that is broken. */
+static bool judge_shown(const struct visit *visit, const char *token, struct error *err)
+{
+    if (is_for_sandbox(visit, token))
+        return judge(visit, token, err);
+    error_set(err, ERROR_UNAUTHENTICATED, "the capability is not valid here");
+    return deny(visit, "wrong_sandbox", err);
 }
 
 static bool may_see(const struct visit *visit, struct error *err)
@@ -125,8 +134,7 @@ static bool judge_cookies(struct visit *visit, struct error *err)
     for (const char *value; (value = preview_cookie_next(&at, preview_cookie_name(plane->previews.is_secure), &size)) &&
                             tried < COOKIES_TRIED;) {
         AUTO_FREE char *token = memory_copy(value, size);
-        char sandbox_id[CAPABILITY_ID_BYTES];
-        if (!capability_addressed(token, size, sandbox_id) || !preview_label_is_of(visit->sandbox, sandbox_id))
+        if (!is_for_sandbox(visit, token))
             continue;
         tried++;
         visit->carrier = CARRIER_COOKIE;
@@ -144,7 +152,7 @@ static bool find_credential(struct visit *visit, struct error *err)
         return error_set(err, ERROR_INVALID, "the request carries two different credentials");
     visit->carrier = query != NULL ? CARRIER_QUERY : CARRIER_BEARER;
     if (query != NULL || bearer != NULL)
-        return judge(visit, query != NULL ? query : bearer, err);
+        return judge_shown(visit, query != NULL ? query : bearer, err);
     return judge_cookies(visit, err);
 }
 
