@@ -143,13 +143,25 @@ static void go_on(struct port_dial *dial, int number)
     ask_init(dial);
 }
 
+/* 0, or the errno of the attempt. Both families have the port at one place. */
+static int outcome_of(const struct port_dial *dial, int fd)
+{
+    struct sockaddr_in6 peer = {0};
+    int number = 0;
+    socklen_t size = sizeof number, peer_size = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &number, &size) != 0 || number != 0)
+        return number != 0 ? number : ENOTCONN;
+    if (getpeername(fd, (struct sockaddr *)&peer, &peer_size) != 0)
+        return errno;
+    return ntohs(peer.sin6_port) == dial->verb->port ? 0 : EPROTO;
+}
+
 static void on_connected(void *cookie)
 {
     struct port_dial *dial = cookie;
-    int number = 0, fd = loop_watch_fd(dial->socket);
-    socklen_t size = sizeof number;
-    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &number, &size) != 0 || number != 0) {
-        go_on(dial, number != 0 ? number : ENOTCONN);
+    int fd = loop_watch_fd(dial->socket), number = outcome_of(dial, fd);
+    if (number != 0) {
+        go_on(dial, number);
         return;
     }
     dial->verb->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
