@@ -6,7 +6,7 @@ enum { LABEL_MAX = 63 };
 
 static char lower(char byte)
 {
-    return byte >= 'A' && byte <= 'Z' ? (char)(byte - 'A' + 'a') : byte;
+    return byte >= 'A' && byte <= 'Z' ? "abcdefghijklmnopqrstuvwxyz"[byte - 'A'] : byte;
 }
 
 static bool is_in_label(char byte)

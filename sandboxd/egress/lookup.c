@@ -152,7 +152,8 @@ static void pin(struct lookup *lookup)
         fail(lookup); /* the rules changed meanwhile */
 }
 
-_Static_assert((int)LAUNCHER_EGRESS_PINS >= (int)DNS_ADDRESSES, "the addresses of an answer fit one packet");
+_Static_assert(sizeof((struct eg_pin *)0)->addresses >= sizeof((struct dns_addresses *)0)->addresses,
+               "the addresses of an answer fit one packet");
 
 /* ---- the answer ---- */
 
@@ -180,20 +181,20 @@ static void on_answer(void *cookie, const void *answer, size_t size)
         let_go(lookup);
         return;
     }
-    if (answer == NULL) {
-        fail(lookup);
-    } else if (lookup->type != DNS_A) {
+    if (answer != NULL && lookup->type != DNS_A) {
         lookup->result = (struct lookup_result){.answer = answer, .answer_size = size};
         finish(lookup);
-    } else if (!dns_addresses_read(&lookup->result.addresses, lookup->name, answer, size)) {
-        fail(lookup);
-    } else {
-        leave_out_blocked(lookup);
-        if (policy_is_public(lookup->sandbox->policy))
-            finish(lookup);
-        else
-            pin(lookup);
+        return;
     }
+    if (answer == NULL || !dns_addresses_read(&lookup->result.addresses, lookup->name, answer, size)) {
+        fail(lookup);
+        return;
+    }
+    leave_out_blocked(lookup);
+    if (policy_is_public(lookup->sandbox->policy))
+        finish(lookup);
+    else
+        pin(lookup);
 }
 
 /* ---- the question ---- */
