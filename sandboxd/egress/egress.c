@@ -9,6 +9,7 @@
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -194,6 +195,7 @@ bool egress_run(const struct egress_options *options, struct error *err)
     AUTO_FD int launcher = options->launcher;
     struct eg_config config;
     struct egress egress = {.house.face = options->face};
+    (void)signal(SIGPIPE, SIG_IGN); /* splice(2) knows no MSG_NOSIGNAL */
     if (!read_config(launcher, &config, err))
         return false;
     log_set_level((enum log_level)config.log_level);

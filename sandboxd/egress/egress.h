@@ -11,5 +11,6 @@ struct egress_options {
     bool (*confine)(const struct eg_config *config, struct error *err);
 };
 
-/** Runs until the launcher is gone (true) or something cannot be had or be true (false). Ends every connection. */
+/** Ignores SIGPIPE. Runs until the launcher is gone (true) or something cannot be had or be true (false). Ends every
+ * connection. */
 bool egress_run(const struct egress_options *options, struct error *err) MUST_USE;

@@ -6,7 +6,9 @@ enum { LABEL_MAX = 63 };
 
 static char lower(char byte)
 {
-    return byte >= 'A' && byte <= 'Z' ? "abcdefghijklmnopqrstuvwxyz"[byte - 'A'] : byte;
+    if (byte >= 'A' && byte <= 'Z')
+        return "abcdefghijklmnopqrstuvwxyz"[byte - 'A'];
+    return byte;
 }
 
 static bool is_in_label(char byte)

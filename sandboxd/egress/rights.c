@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <seccomp.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -130,7 +129,6 @@ static bool close_files(struct error *err)
 
 bool rights_give_up(const struct eg_config *config, struct error *err)
 {
-    (void)signal(SIGPIPE, SIG_IGN);
     if (!confine_user(config->uid, config->gid, err))
         return false;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* a change of uid forgets it */
