@@ -89,8 +89,8 @@ static void pass_on(struct http_request *request, struct once *once, int upstrea
 {
     char elapsed[16], bearer[CAPABILITY_TEXT_BYTES + 8];
     AUTO_FREE char *target = memory_printf("/s/%s/execute", once->granted->sandbox.id);
-    snprintf(elapsed, sizeof elapsed, "%u", elapsed_ms(once));
-    snprintf(bearer, sizeof bearer, "Bearer %s", token);
+    (void)snprintf(elapsed, sizeof elapsed, "%u", elapsed_ms(once));
+    (void)snprintf(bearer, sizeof bearer, "Bearer %s", token);
     const struct http_pair headers[] = {
         {"Authorization", bearer}, {"X-API-Key", NULL}, {"X-Parley-Elapsed-Ms", elapsed}};
     const struct http_proxy_order order = {.upstream = upstream,
@@ -219,13 +219,13 @@ static bool make_wish(struct negotiation *n, const struct once *once, struct err
     return scope_parse(&n->wanted.scopes, SCOPE, strlen(SCOPE), SCOPE_UNKNOWN_REFUSED, err);
 }
 
+/* A little before the client gives up, and after the node would have answered. */
 static uint64_t late_at(const struct once *once)
 {
-    double margin = once->timeout_s * 0.05 < 0.1 ? 0.1 : once->timeout_s * 0.05;
-    double left = margin > 1                     ? once->timeout_s - 1
-                  : once->timeout_s > 2 * margin ? once->timeout_s - margin
-                                                 : once->timeout_s / 2;
-    return once->begun_ns + (uint64_t)(left * 1e9);
+    double margin = once->timeout_s * 0.05;
+    margin = margin < 0.1 ? 0.1 : margin > 1 ? 1 : margin;
+    double wait_s = margin > once->timeout_s / 2 ? once->timeout_s / 2 : once->timeout_s - margin;
+    return once->begun_ns + (uint64_t)(wait_s * 1e9);
 }
 
 static bool begin(struct http_request *request, struct once *once, struct error *err)

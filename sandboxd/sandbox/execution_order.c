@@ -5,12 +5,13 @@
 
 #include <string.h>
 
-static void append(struct execution_order *order, char *path, const char *data, size_t size)
+/* Takes `path`. */
+static void append(struct execution_order *order, char **path, const char *data, size_t size)
 {
     size_t count = order->file_count++;
     if ((count & (count - 1)) == 0)
         order->files = memory_resize(order->files, (count ? count * 2 : 1) * sizeof *order->files);
-    order->files[count] = (struct execution_file){.path = path, .data = memory_copy(data, size), .size = size};
+    order->files[count] = (struct execution_file){.path = TAKE(*path), .data = memory_copy(data, size), .size = size};
 }
 
 struct execution_order *execution_order_new(const char *sandbox_id, const char *language, const char *code, size_t size,
@@ -24,7 +25,8 @@ struct execution_order *execution_order_new(const char *sandbox_id, const char *
         order->sandbox_id[0] = 0; /* no sandbox has that name */
     order->language = found;
     order->program = command_new();
-    append(order, memory_string(found->file), code, size);
+    AUTO_FREE char *path = memory_string(found->file);
+    append(order, &path, code, size);
     return order;
 }
 
@@ -70,6 +72,6 @@ bool execution_order_add_file(struct execution_order *order, const char *path, s
     AUTO_FREE char *clean = clean_path(path, path_size);
     if (!clean || strcmp(clean, order->language->file) == 0)
         return error_set(err, ERROR_INVALID, "Invalid file path: %.128s%s", path, clean ? " (it is the code's)" : "");
-    append(order, TAKE(clean), data, size);
+    append(order, &clean, data, size);
     return true;
 }

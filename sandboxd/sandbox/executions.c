@@ -119,7 +119,7 @@ static void clean_streams(struct execution *execution)
         if (execution->lost[i] > 0)
             text_append_format(&execution->marks, "[parley] %s was too long: its first %llu bytes are left out\n",
                                output_stream_name((enum output_stream)i),
-                               (unsigned long long)(execution->lost[i] + skip));
+                               (unsigned long long)execution->lost[i] + skip);
     }
     if (execution->marks.length == 0)
         return;

@@ -14,7 +14,7 @@
 #define EXECUTION_INLINE_ALL_BYTES (4 << 20) /* ... while all of them are within this */
 #define EXECUTION_KEPT_MAX         32        /* larger ones, as files */
 #define EXECUTIONS_MAX             16        /* at once in a sandbox */
-#define EXECUTION_LANGUAGES        "python, bash, node"
+#define EXECUTION_LANGUAGES        "python, bash, node, typescript"
 
 struct execution_file {
     char *path; /* below the work folder; clean: no empty, . or .. segment */
@@ -33,7 +33,7 @@ struct execution_order {
     uint64_t give_up_at;     /* boot ns, later: answered with what there is */
 };
 
-/** `language` is what a client calls it ("py", "node"). INVALID: "Unsupported language: x (python, bash, node)". `code`
+/** `language` is what a client calls it ("py", "node"). INVALID: "Unsupported language: x (python, ...)". `code`
  * is copied. */
 struct execution_order *execution_order_new(const char *sandbox_id, const char *language, const char *code, size_t size,
                                             struct error *err) MUST_USE;

@@ -96,6 +96,13 @@ class Execute(unittest.TestCase):
                 done = self.run_code("console.log(process.argv[2], 6 * 7)", language, arguments=["n"])
                 self.assertEqual((done.stdout, done.succeeded), ("n 42\n", True), done)
 
+    @unittest.skipUnless(os.path.exists("/usr/share/nodejs/typescript"), "no typescript here")
+    def test_typescript(self):
+        for language in ("typescript", "ts"):
+            done = self.run_code("interface A {b: number}\nconst a: A = {b: 41};\nconsole.log(a.b + 1, process.argv[2]);", language,
+                                 arguments=["t"])
+            self.assertEqual((done.stdout, done.succeeded), ("42 t\n", True), done)
+
     def test_an_unsupported_language_is_a_result(self):
         status, reply = self.raw({"code": "x", "language": "cobol"})
         self.assertEqual((status, reply["exit_code"]), (200, 1))

@@ -73,7 +73,7 @@ static json_t *artifacts_json(struct http_request *request, const struct executi
             json_object_set_new(artifacts, artifact->name, value);
     }
     if (has_url) { /* whoever made this sandbox for the one run keeps it so long */
-        snprintf(until, sizeof until, "%d", URL_SECONDS);
+        (void)snprintf(until, sizeof until, "%d", URL_SECONDS);
         http_reply_header(request, "X-Parley-Artifacts-For", until);
     }
     return artifacts;
