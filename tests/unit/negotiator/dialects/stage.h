@@ -39,6 +39,8 @@ struct stage {
     size_t held_count;
     uint64_t number, incarnation;
     unsigned prepares, destroys;
+    atomic_bool has_urls, is_mute; /* of what node_execute answers */
+    atomic_uint executes;
 };
 
 static struct stage stage;
@@ -90,6 +92,22 @@ static void node_handle(struct http_request *request)
     json_decref(json);
     if (!hold)
         node_reply(request, head.number, prepare ? prepared_json() : json_pack("{s:b}", "ok", 1));
+}
+
+/* What a node says to a run that was passed on to it. */
+static void node_execute(struct http_request *request)
+{
+    const char *bearer = http_request_header(request, "authorization");
+    CHECK(bearer && strncmp(bearer, "Bearer ey", 9) == 0 && !http_request_header(request, "x-api-key"));
+    CHECK(http_request_header(request, "x-parley-elapsed-ms") != NULL);
+    atomic_fetch_add(&stage.executes, 1);
+    if (atomic_load(&stage.is_mute))
+        return;
+    if (atomic_load(&stage.has_urls))
+        http_reply_header(request, "X-Parley-Artifacts-For", "120");
+    size_t size = 0;
+    const char *body = http_request_body(request, &size);
+    http_reply_json(request, 200, json_pack("{s:s%}", "stdout", body, size));
 }
 
 static void answer_held(void *cookie)
@@ -163,7 +181,8 @@ static enum kv_outcome add_keys(struct kv *kv, void *argument UNUSED, struct err
 static void stage_open(void)
 {
     struct error err = {0};
-    static const struct http_route NODE_ROUTES[] = {{"POST", "/node/v1/message", 0, NULL, 1024 * 1024, node_handle}};
+    static const struct http_route NODE_ROUTES[] = {{"POST", "/node/v1/message", 0, NULL, 1024 * 1024, node_handle},
+                                                    {"POST", "/s/{sandbox}/execute", 0, NULL, 1024 * 1024, node_execute}};
     keys_start();
     pthread_mutex_init(&stage.mutex, NULL);
     stage.incarnation = 1;
@@ -207,12 +226,13 @@ static void stage_open(void)
                                           .authorize = plane_authorize,
                                           .loop_started = plane_loop_started,
                                           .loop_ending = plane_loop_ending,
+                                          .error_body = execute_error,
                                           .context = &stage.plane};
     options.routes = plane_routes(&options.route_count);
     stage.server = http_server_start(&options, &err);
     stage.node = http_server_start(
         &(struct http_server_options){
-            .host = "127.0.0.1", .loops = 1, .name = "node", .routes = NODE_ROUTES, .route_count = 1},
+            .host = "127.0.0.1", .loops = 1, .name = "node", .routes = NODE_ROUTES, .route_count = 2},
         &err);
     CHECK_TEXT(err.message, "");
 }
