@@ -88,14 +88,26 @@ bool kernel_start(struct kernel *kernel, uint64_t timeout_ms, struct error *err)
 void kernel_adopt(struct sandbox *sandbox, struct process *process, const char *id, unsigned started);
 /** Ends its process for `why`; its runs are told so at once. */
 void kernel_end(struct kernel *kernel, enum kernel_after after, const char *why);
-/** Reads on. */
-void kernel_pull(void *cookie);
+/** Reads on, so many ns from now. */
+void kernel_pull_later(struct kernel *kernel, uint64_t after_ns);
+/** Counts it among those with a large line, or not any more. */
+void kernel_set_large(struct kernel *kernel, bool is_large);
+/** How its process ended, as view.reason. */
+void kernel_find_reason(struct kernel *kernel, const struct process_end *end);
+/** It has no process any more; view.reason tells why. It may be gone afterwards. */
+void kernel_over(struct kernel *kernel);
+/** The same, of one that could not be started. */
+void kernel_not_started(struct kernel *kernel, const struct error *why);
 /** The same, later. */
 void kernel_pull_soon(struct kernel *kernel);
 /** Whether its sandbox is paused, or a snapshot of it is made: its process does nothing, and is not to be blamed. */
 bool kernel_is_frozen(const struct kernel *kernel) MUST_USE;
 /** A message to init about its process. */
 void kernel_tell_init(struct kernel *kernel, enum front_init_type type, int number);
+
+/* ---- kernel_output.c ---- */
+/** Reads on. */
+void kernel_pull(void *cookie);
 
 /* ---- kernel_jobs.c ---- */
 /** Takes what it needs out of the ask. */
