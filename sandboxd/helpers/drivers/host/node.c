@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -21,6 +22,7 @@ struct node {
     char head[HEAD_BYTES];
     size_t head_size;
     bool is_sync, is_done;
+    unsigned again_count; /* SIGINTs of ours in this run */
 };
 
 static const char BOOT[] =
@@ -31,6 +33,7 @@ static void run(struct host *host, const char *code, size_t size)
 {
     struct node *node = host->own;
     struct error err;
+    node->again_count = 0;
     if (ftruncate(node->code, 0) < 0 || lseek(node->code, 0, SEEK_SET) < 0 || !fd_write_all(node->code, code, size, &err))
         host_failed("no memory for the code");
     AUTO_FREE char *line = memory_printf("{\"id\":%s,\"size\":%zu,\"count\":%lld,\"silent\":%s}\n", host->run_id, size,
@@ -92,6 +95,14 @@ static void control(struct host *host, const char *bytes, size_t size)
     }
 }
 
+/* SIGINT is lost where node changes over from stopping code to telling its listeners. */
+static void interrupt_again(struct host *host)
+{
+    struct node *node = host->own;
+    if (node->again_count++ < 3)
+        (void)kill(host->child, SIGINT);
+}
+
 static void finish(struct host *host)
 {
     struct node *node = host->own;
@@ -114,7 +125,7 @@ int node_context(const char *given)
 {
     bool is_typed = strcmp(given, "typescript") == 0;
     const char *name = is_typed ? "typescript" : "javascript";
-    struct host_language language = {.name = name, .run = run, .control = control, .finish = finish};
+    struct host_language language = {.name = name, .run = run, .control = control, .still_runs = interrupt_again, .finish = finish};
     char *path = host_find("node");
     if (path == NULL && (path = host_find("nodejs")) == NULL)
         host_failed("no node in this template");

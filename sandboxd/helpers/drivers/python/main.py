@@ -6,6 +6,7 @@ BOOT = "import os;exec(compile(os.pread(3,os.fstat(3).st_size,0),'<parley>','exe
 def start_anew(arguments):
     """As the zygote does not fit: what it would have been forked for, in an interpreter of its own."""
     if arguments[0] == "script":
+        os.close(3)
         replace_by_interpreter(arguments[1:])
     program = python_of(os.environ) or sys.executable
     os.set_inheritable(3, True)
