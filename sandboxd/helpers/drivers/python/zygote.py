@@ -1,5 +1,5 @@
-# zygote.py - a process that has loaded what is slow to load, and forks a child at each order that init sends. helpers/
-# DESIGN.md has the protocol.
+# zygote.py - a process that has loaded what is slow to load, and forks a child at each order that init sends: sandboxd/
+# init/zygotes.h has the protocol.
 
 ORDERS_FD = 4
 ORDER_FDS = 5  # command, stdin, stdout, stderr, hello
