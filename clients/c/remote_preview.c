@@ -20,9 +20,8 @@ static bool narrow(char token[static CAPABILITY_TEXT_BYTES], const struct grant 
     if (!scope_allows(&claims->scopes, scope))
         return error_set(err, ERROR_CAPABILITY_DENIED, "the token does not allow port %u", port);
     int64_t until_s = clock_wall_ms() / 1000 + ttl_s;
-    struct capability_link link = {.scope = scope,
-                                   .expires_at = until_s < claims->expires_at ? until_s : claims->expires_at,
-                                   .note = "preview"};
+    struct capability_link link = {
+        .scope = scope, .expires_at = until_s < claims->expires_at ? until_s : claims->expires_at, .note = "preview"};
     *expires_s = link.expires_at;
     return capability_attenuate(token, grant->token, &link, err);
 }

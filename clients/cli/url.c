@@ -20,8 +20,7 @@ static const char HELP[] =
     "has the link can open it until it ends, or until your token is revoked.\n\n"
     "  --ttl S            seconds it holds, 1 to 86400 (default 900), but never longer than your token\n"
     "  --sandbox S        its name or id (default: the thread's)\n"
-    "  --thread T         the conversation (default: the current folder's own)\n" CLI_COMMON_HELP
-    "\nExamples:\n"
+    "  --thread T         the conversation (default: the current folder's own)\n" CLI_COMMON_HELP "\nExamples:\n"
     "  parley run --detach -- python3 -m http.server 3000\n"
     "  parley url 3000\n";
 
@@ -79,7 +78,8 @@ static int print_link(const struct url_options *options, const char *url, int64_
 {
     long long left_s = (long long)(expires_s - clock_wall_ms() / 1000);
     if (options->common.json) {
-        cli_print_json(json_pack("{s:s, s:i, s:I}", "url", url, "port", options->port, "expires_in", (json_int_t)left_s));
+        cli_print_json(
+            json_pack("{s:s, s:i, s:I}", "url", url, "port", options->port, "expires_in", (json_int_t)left_s));
         return CLI_OK;
     }
     puts(url);

@@ -27,8 +27,8 @@ struct port_home {
 struct port_pool {
     struct loop *loop;
     struct sandboxes *sandboxes;
-    struct port_home *homes; /* the one used last first */
-    unsigned count;          /* of all connections */
+    struct port_home *homes;  /* the one used last first */
+    unsigned count;           /* of all connections */
     struct loop_timer *timer; /* runs while any is idle */
 };
 

@@ -1,6 +1,6 @@
-/** port_pool.h - connections to servers inside sandboxes that may serve another request, kept for a moment by one loop. A
- *  connection belongs to the sandbox and port it was dialled for, and to nobody who asked
- *  through it: who may ask is judged before, for each request. */
+/** port_pool.h - connections to servers inside sandboxes that may serve another request, kept for a moment by one loop.
+ * A connection belongs to the sandbox and port it was dialled for, and to nobody who asked through it: who may ask is
+ * judged before, for each request. */
 #pragma once
 
 #include "sandboxd/sandbox/ports.h"
@@ -9,9 +9,9 @@
 
 #include <stdint.h>
 
-#define PORT_POOL_IDLE_NS     (UINT64_C(2) * 1000000000) /* shorter than what servers wait for a request, 5 s and more */
-#define PORT_POOL_IDLE_MAX    32                         /* of one sandbox */
-#define PORT_POOL_ALL_MAX     1024                       /* of this loop */
+#define PORT_POOL_IDLE_NS  (UINT64_C(2) * 1000000000) /* shorter than what servers wait for a request, 5 s and more */
+#define PORT_POOL_IDLE_MAX 32                         /* of one sandbox */
+#define PORT_POOL_ALL_MAX  1024                       /* of this loop */
 
 struct port_pool;
 

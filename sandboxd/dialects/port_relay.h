@@ -1,5 +1,5 @@
-/** port_relay.h - a request that goes on to what listens on a port of a sandbox: over a connection that is idle, or a new
- *  one. For every dialect that lets clients through to ports. */
+/** port_relay.h - a request that goes on to what listens on a port of a sandbox: over a connection that is idle, or a
+ * new one. For every dialect that lets clients through to ports. */
 #pragma once
 
 #include "sandboxd/dialects/plane.h"

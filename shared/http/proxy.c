@@ -274,8 +274,7 @@ static void copy_order(struct http_proxy_order *to, const struct http_proxy_orde
     to->body = from->body_replaced ? memory_copy(from->body != NULL ? from->body : "", from->body_size) : NULL;
     struct http_pair *headers = memory_array(from->header_count + 1, sizeof *headers);
     for (size_t i = 0; i < from->header_count; i++)
-        headers[i] =
-            (struct http_pair){memory_string(from->headers[i].name), memory_string(from->headers[i].value)};
+        headers[i] = (struct http_pair){memory_string(from->headers[i].name), memory_string(from->headers[i].value)};
     to->headers = headers;
 }
 

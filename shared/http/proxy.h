@@ -8,7 +8,7 @@
 
 /** What is changed on the way; copied, but the socket, which is taken. */
 struct http_proxy_order {
-    int upstream; /* a connected stream socket, or one whose non-blocking connect(2) is under way */
+    int upstream;                     /* a connected stream socket, or one whose non-blocking connect(2) is under way */
     struct loop_watch *kept_upstream; /* in its place: one that `kept` was given before; taken. NULL: none */
     const char *target;               /* origin-form, "/path?query" (RFC 9112, 3.2.1) */
     const char *host;                 /* the Host header; NULL: as it came */
@@ -30,7 +30,8 @@ struct http_proxy_order {
      *  is asked to close. Before `over`. */
     void (*kept)(void *cookie, struct loop_watch *upstream);
     /** The upstream ended before a byte of an answer, and none of the request is lost: it is the callee's again, to
-     *  answer or to pass on over another socket. For connections that were kept. Not followed by `over`. May be NULL. */
+     *  answer or to pass on over another socket. For connections that were kept. Not followed by `over`. May be NULL.
+     */
     void (*stale)(void *cookie, struct http_request *request);
     /** The exchange is over, however; once, before the request is dead. May be NULL. */
     void (*over)(void *cookie);

@@ -189,8 +189,8 @@ static const http_parser_settings SETTINGS = {.on_header_field = on_field,
 void http_answer_init(struct http_answer *answer, bool is_for_head, bool may_upgrade,
                       void (*body)(void *cookie, const char *data, size_t size), void *cookie)
 {
-    *answer = (struct http_answer){
-        .is_for_head = is_for_head, .may_upgrade = may_upgrade, .body = body, .cookie = cookie};
+    *answer =
+        (struct http_answer){.is_for_head = is_for_head, .may_upgrade = may_upgrade, .body = body, .cookie = cookie};
     answer->parser = memory_new(sizeof *answer->parser);
     http_parser_init(answer->parser, HTTP_RESPONSE);
 }

@@ -24,11 +24,11 @@ struct http_answer {
     int status;
     struct text fields; /* name NUL value NUL ...; names in lower case, values trimmed, no control characters */
     size_t field_count;
-    uint64_t length;   /* of the body; UINT64_MAX: not said */
-    bool has_body;     /* false: HEAD, 204, 304; then `length` is what the body would have had */
-    bool is_by_end;    /* the body ends with the connection */
-    bool keeps_alive;  /* the connection may be used again after END */
-    bool has_begun;    /* a byte has come */
+    uint64_t length;  /* of the body; UINT64_MAX: not said */
+    bool has_body;    /* false: HEAD, 204, 304; then `length` is what the body would have had */
+    bool is_by_end;   /* the body ends with the connection */
+    bool keeps_alive; /* the connection may be used again after END */
+    bool has_begun;   /* a byte has come */
     /* private */
     struct http_parser *parser;
     bool is_for_head, may_upgrade, is_in_value, is_broken;

@@ -9,9 +9,16 @@
 
 bool http_relay_is_hop(const char *name)
 {
-    static const char *const HOPS[] = {
-        "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
-        "te",         "trailer",    "transfer-encoding",  "upgrade",             "http2-settings"};
+    static const char *const HOPS[] = {"connection",
+                                       "keep-alive",
+                                       "proxy-authenticate",
+                                       "proxy-authorization",
+                                       "proxy-connection",
+                                       "te",
+                                       "trailer",
+                                       "transfer-encoding",
+                                       "upgrade",
+                                       "http2-settings"};
     for (size_t i = 0; i < sizeof HOPS / sizeof HOPS[0]; i++) {
         if (strcmp(name, HOPS[i]) == 0)
             return true;
@@ -158,8 +165,7 @@ static void write_framing(struct http_relay *relay)
     if (relay->body == RELAY_BODY_POURED && relay->is_chunked)
         text_append_string(&relay->out, "transfer-encoding: chunked\r\n");
     else if (relay->body == RELAY_BODY_POURED)
-        text_append_format(&relay->out, "content-length: %llu\r\n",
-                           (unsigned long long)request->head.content_length);
+        text_append_format(&relay->out, "content-length: %llu\r\n", (unsigned long long)request->head.content_length);
     else if (relay->body == RELAY_BODY_HELD || given != NULL)
         text_append_format(&relay->out, "content-length: %zu\r\n", relay->rest_size);
 }
@@ -168,9 +174,8 @@ static void write_connection(struct http_relay *relay)
 {
     const struct http_head *head = &relay->request->head;
     const char *upgrade = http_head_field(head, "upgrade");
-    relay->asks_upgrade = relay->order.upgrades && upgrade != NULL && head->is_1_1 &&
-                          relay->body == RELAY_BODY_NONE && is_connections_own(head, "upgrade") &&
-                          !http_relay_list_has(upgrade, "h2c");
+    relay->asks_upgrade = relay->order.upgrades && upgrade != NULL && head->is_1_1 && relay->body == RELAY_BODY_NONE &&
+                          is_connections_own(head, "upgrade") && !http_relay_list_has(upgrade, "h2c");
     if (relay->asks_upgrade)
         text_append_format(&relay->out, "connection: upgrade\r\nupgrade: %s\r\n", upgrade);
     else if (relay->order.kept == NULL)

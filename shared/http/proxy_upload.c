@@ -109,8 +109,9 @@ static enum sent send_ready(struct http_relay *relay)
     while (relay->out_at < relay->out.length || relay->rest_at < relay->rest_size) {
         size_t head = relay->out.length - relay->out_at;
         /* sendmsg does not write to what it is given. */
-        struct iovec parts[2] = {{relay->out.data + relay->out_at, head},
-                                 {(void *)(uintptr_t)(relay->rest + relay->rest_at), relay->rest_size - relay->rest_at}};
+        struct iovec parts[2] = {
+            {relay->out.data + relay->out_at, head},
+            {(void *)(uintptr_t)(relay->rest + relay->rest_at), relay->rest_size - relay->rest_at}};
         size_t first = head > 0 ? 0 : 1;
         struct msghdr message = {.msg_iov = parts + first, .msg_iovlen = relay->rest_size > 0 ? 2 - first : 1};
         ssize_t sent = sendmsg(loop_watch_fd(relay->upstream), &message, MSG_NOSIGNAL | MSG_DONTWAIT);

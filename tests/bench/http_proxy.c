@@ -56,8 +56,7 @@ static void configure(unsigned long upstream_port)
 {
     static char url[64];
     h2o_url_t upstream;
-    h2o_proxy_config_vars_t vars = {
-        .io_timeout = 30000, .preserve_host = 1, .keepalive_timeout = 2000};
+    h2o_proxy_config_vars_t vars = {.io_timeout = 30000, .preserve_host = 1, .keepalive_timeout = 2000};
     (void)snprintf(url, sizeof url, "http://127.0.0.1:%lu/", upstream_port);
     h2o_config_init(&config);
     config.http1.upgrade_to_http2 = 0;
@@ -72,7 +71,8 @@ int main(int argc, char *argv[])
     unsigned long port = argc > 1 ? strtoul(argv[1], NULL, 10) : 0;
     unsigned long upstream_port = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
     unsigned long threads = argc > 3 ? strtoul(argv[3], NULL, 10) : 1;
-    if (port == 0 || port > UINT16_MAX || upstream_port == 0 || upstream_port > UINT16_MAX || threads < 1 || threads > 64)
+    if (port == 0 || port > UINT16_MAX || upstream_port == 0 || upstream_port > UINT16_MAX || threads < 1 ||
+        threads > 64)
         return 2;
     signal(SIGPIPE, SIG_IGN);
     int fd = listen_at((uint16_t)port);

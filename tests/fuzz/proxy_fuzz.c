@@ -1,5 +1,5 @@
-/* proxy_fuzz.c - any bytes as another server's answer: whole and byte by byte it reads the same, and what it lets through
- * is sound: a status, tokens as names, no control characters, one framing, no more body than was said. */
+/* proxy_fuzz.c - any bytes as another server's answer: whole and byte by byte it reads the same, and what it lets
+ * through is sound: a status, tokens as names, no control characters, one framing, no more body than was said. */
 #include "shared/http/proxy_answer.h"
 
 #include <stdlib.h>

@@ -338,6 +338,24 @@ class Previews(unittest.TestCase):
             self.deployment.shell(grant, "pkill -f preview_ap[p]; while pgrep -f preview_ap[p]; do sleep 0.05; done")
             self.start_app(grant, 3000)
 
+    def test_a_paused_sandbox_goes_on(self):
+        self.assertEqual(self.ask(target="/headers", Cookie=self.cookie()).status, 200)  # an idle connection is kept
+        done = self.deployment.cli("pause", self.grant["sandbox"]["id"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.ask(target="/headers", Cookie=self.cookie()).status, 200)
+
+    def test_large_bodies(self):
+        data = os.urandom(1 << 20) * 24
+        posted = self.ask("POST", "/echo", data, Authorization="Bearer " + self.token)
+        self.assertEqual(posted.status, 200)
+        self.assertTrue(posted.body == data)
+        connection = http.client.HTTPConnection("127.0.0.1", self.link.port, timeout=60)
+        connection.request("PUT", "/echo", iter([data[i:i + 100000] for i in range(0, 1 << 20, 100000)]), encode_chunked=True,
+                           headers={"Host": self.link.netloc, "Authorization": "Bearer " + self.token, "Transfer-Encoding": "chunked"})
+        reply = connection.getresponse()
+        self.assertTrue(reply.read() == data[:1100000])
+        connection.close()
+
     # ---- a browser ----
 
     def browse(self, *urls):

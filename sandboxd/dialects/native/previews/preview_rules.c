@@ -42,8 +42,8 @@ bool preview_origin_is_own(const char *origin, const char *host)
     if (rest == NULL || host == NULL)
         return false;
     size_t scheme = (size_t)(rest - origin);
-    bool is_web = (scheme == 4 && strncasecmp(origin, "http", 4) == 0) ||
-                  (scheme == 5 && strncasecmp(origin, "https", 5) == 0);
+    bool is_web =
+        (scheme == 4 && strncasecmp(origin, "http", 4) == 0) || (scheme == 5 && strncasecmp(origin, "https", 5) == 0);
     return is_web && strcasecmp(rest + 3, host) == 0;
 }
 

@@ -26,8 +26,8 @@ const char *preview_cookie_next(const char **at, const char *name, size_t *size)
 /** Appends a Cookie header's value without our cookies; nothing when there are no others. */
 void preview_cookie_strip(struct text *to, const char *cookies);
 
-/** Appends what of an app's Set-Cookie goes on: all but Domain, so that it reaches no other sandbox. False: it is ours by
- *  name, or has none, which browsers take for one. */
+/** Appends what of an app's Set-Cookie goes on: all but Domain, so that it reaches no other sandbox. False: it is ours
+ * by name, or has none, which browsers take for one. */
 bool preview_set_cookie_filter(struct text *to, const char *cookie) MUST_USE;
 
 /** Whether an Origin is that of the host itself, whatever the scheme. NULL is not. */

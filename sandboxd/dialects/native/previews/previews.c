@@ -280,8 +280,9 @@ static void handle(struct http_request *request)
 {
     struct visit visit = {.request = request};
     struct error err = {0};
-    bool is_allowed = preview_label_parse(http_request_parameter(request, "label"), &visit.port, &visit.sandbox, &err) &&
-                      find_credential(&visit, &err) && may_see(&visit, &err) && check_worker(&visit, &err);
+    bool is_allowed =
+        preview_label_parse(http_request_parameter(request, "label"), &visit.port, &visit.sandbox, &err) &&
+        find_credential(&visit, &err) && may_see(&visit, &err) && check_worker(&visit, &err);
     bool is_link = is_allowed && visit.carrier == CARRIER_QUERY && is_read(request) && !is_upgrade(request);
     if (is_link && strlen(http_request_credential(request)) > PREVIEW_TOKEN_MAX_BYTES)
         is_allowed = error_set(&err, ERROR_INVALID, "the token is over %d bytes, too long for a browser's cookie",
@@ -298,8 +299,11 @@ const struct http_route *previews_route(void)
 {
     /* The credential is judged by the handler: a bad one is told to people by a page, and a cookie is no carrier of
      * other routes. */
-    static const struct http_route ROUTE = {
-        "*",   "({port}-{sandbox}.{preview_domain})", HTTP_LATER | HTTP_POURS | HTTP_PROXIES, "port", PORT_RELAY_BODY_BYTES,
-        handle};
+    static const struct http_route ROUTE = {"*",
+                                            "({port}-{sandbox}.{preview_domain})",
+                                            HTTP_LATER | HTTP_POURS | HTTP_PROXIES,
+                                            "port",
+                                            PORT_RELAY_BODY_BYTES,
+                                            handle};
     return &ROUTE;
 }

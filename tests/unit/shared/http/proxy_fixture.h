@@ -1,4 +1,5 @@
-/** proxy_fixture.h - a server that passes requests on to a socket of the test's own: the test is client and upstream. */
+/** proxy_fixture.h - a server that passes requests on to a socket of the test's own: the test is client and upstream.
+ */
 #pragma once
 
 #include "fixture.h"
@@ -91,16 +92,16 @@ static void pass_on_other_body(struct http_request *request)
     http_proxy(request, &order);
 }
 
-static const struct http_route OF_HOSTS = {"*", "(hosts)", HTTP_QUERY | HTTP_LATER | HTTP_PROXIES, NULL, 0,
-                                           answer_mirror};
+static const struct http_route OF_HOSTS = {"*",  "(hosts)", HTTP_QUERY | HTTP_LATER | HTTP_PROXIES,
+                                           NULL, 0,         answer_mirror};
 
 static const struct http_route PROXY_ROUTES[] = {
     {"*", "/p/{rest...}", HTTP_POURS | HTTP_PROXIES, NULL, 256 << 20, pass_on},
     {"*", "/held/{rest...}", HTTP_PROXIES, NULL, 1 << 20, pass_on},
     {"*", "/kept/{rest...}", HTTP_PROXIES, NULL, 1 << 20, pass_on_kept},
     {"POST", "/other", 0, NULL, 1 << 20, pass_on_other_body},
-    {"*", "/s/{sandbox}/ports/{port}/{rest...}", HTTP_BEARER | HTTP_PATH | HTTP_QUERY | HTTP_PROTOCOL | HTTP_POURS | HTTP_PROXIES, "port", 1 << 20,
-     pass_on},
+    {"*", "/s/{sandbox}/ports/{port}/{rest...}",
+     HTTP_BEARER | HTTP_PATH | HTTP_QUERY | HTTP_PROTOCOL | HTTP_POURS | HTTP_PROXIES, "port", 1 << 20, pass_on},
     {"GET", "/hello", 0, NULL, 0, answer_hello},
 };
 
@@ -164,5 +165,5 @@ UNUSED_HELPER static void exchange(const char *request, const char *reply)
     close(client);
 }
 
-#define HAS(text, wanted)  CHECK(strstr(text, wanted) != NULL)
+#define HAS(text, wanted)   CHECK(strstr(text, wanted) != NULL)
 #define LACKS(text, wanted) CHECK(strstr(text, wanted) == NULL)

@@ -76,7 +76,8 @@ static void test_large_upload(void)
 static void test_chunked_upload(void)
 {
     int upstream, client = start("POST /p/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n"
-                                 "Expect: 100-continue\r\n\r\n", &upstream);
+                                 "Expect: 100-continue\r\n\r\n",
+                                 &upstream);
     client_read_all(client, answer, sizeof answer, 200);
     HAS(answer, "HTTP/1.1 100 Continue");
     HAS(seen, "\r\ntransfer-encoding: chunked\r\n");
@@ -104,7 +105,8 @@ static void test_chunked_upload(void)
 static void test_no_smuggling(void)
 {
     int upstream, client = start("POST /p/x HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabcGET /hello HTTP/1.1\r\n"
-                                 "Host: h\r\n\r\n", &upstream);
+                                 "Host: h\r\n\r\n",
+                                 &upstream);
     CHECK(strstr(seen, "abc") != NULL || upstream_read(upstream, "abc"));
     client_say(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     client_read_all(client, answer, sizeof answer, 300);
@@ -179,7 +181,7 @@ static void test_large_download(void)
 /* ---- tunnels ---- */
 
 #define UPGRADE(more)                                                                                                  \
-    "GET /p/ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"       \
+    "GET /p/ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"      \
     "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" more "\r\n"
 #define SWITCHED "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Own: 1\r\n\r\n"
 
@@ -243,7 +245,8 @@ static void test_refused_upgrade(void)
     HAS(answer, "HTTP/1.1 403 ");
     CHECK_TEXT(client_body(answer), "no");
     exchange("GET /p/x HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
-             "HTTP2-Settings: AAA\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+             "HTTP2-Settings: AAA\r\n\r\n",
+             "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     LACKS(seen, "h2c");
     LACKS(seen, "settings");
 }
@@ -304,7 +307,7 @@ static void test_revocation(void)
 
 /* ---- kept connections ---- */
 
-#define KEPT "GET /kept/x HTTP/1.1\r\nHost: h\r\n\r\n"
+#define KEPT     "GET /kept/x HTTP/1.1\r\nHost: h\r\n\r\n"
 #define EMPTY_OK "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 static void ask_kept(int client, int upstream)
@@ -343,7 +346,8 @@ static void test_kept(void)
 
 static void test_not_kept(void)
 {
-    static const char *const REPLIES[] = {EMPTY_OK "x", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+    static const char *const REPLIES[] = {EMPTY_OK "x",
+                                          "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
                                           "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"};
     unsigned before = atomic_load(&keeps);
     for (size_t i = 0; i < sizeof REPLIES / sizeof REPLIES[0]; i++) {
@@ -356,7 +360,6 @@ static void test_not_kept(void)
 /* ---- credentials and hosts ---- */
 
 #define OK_REPLY "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nReferrer-Policy: unsafe-url\r\n\r\n"
-
 
 static void test_carriers(void)
 {
@@ -372,26 +375,37 @@ static void test_carriers(void)
     HAS(seen, "authorization: Bearer the-apps\r\n");
     HAS(answer, "Referrer-Policy: no-referrer\r\n");
     LACKS(answer, "unsafe-url");
-    exchange("GET /s/sbx/ports/3000/a HTTP/1.1\r\nHost: h\r\nSec-WebSocket-Protocol: chat, parley.v1, bearer.cap, bearer.cap"
-             "\r\n\r\n", OK_REPLY);
+    exchange(
+        "GET /s/sbx/ports/3000/a HTTP/1.1\r\nHost: h\r\nSec-WebSocket-Protocol: chat, parley.v1, bearer.cap, bearer.cap"
+        "\r\n\r\n",
+        OK_REPLY);
     HAS(seen, "sec-websocket-protocol: chat\r\n");
     LACKS(seen, "cap");
-    exchange("GET /c/cap/ports/3000/ HTTP/1.1\r\nHost: h\r\nX-Api-Key: cap\r\nX-Access-Token: theirs\r\n\r\n", OK_REPLY);
+    exchange("GET /c/cap/ports/3000/ HTTP/1.1\r\nHost: h\r\nX-Api-Key: cap\r\nX-Access-Token: theirs\r\n\r\n",
+             OK_REPLY);
     CHECK(strncmp(seen, "GET / HTTP/1.1\r\n", 16) == 0);
     LACKS(seen, "cap");
     HAS(seen, "x-access-token: theirs\r\n");
-    CHECK(client_ask("GET /s/sbx/ports/3000/?token=a&token=b HTTP/1.1\r\nHost: h\r\n\r\n", answer, sizeof answer) == 400);
+    CHECK(client_ask("GET /s/sbx/ports/3000/?token=a&token=b HTTP/1.1\r\nHost: h\r\n\r\n", answer, sizeof answer) ==
+          400);
     CHECK(client_ask("GET /s/sbx/ports/3000/?token=a HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer b\r\n\r\n", answer,
                      sizeof answer) == 400);
 }
 
 static void test_hosts(void)
 {
-    static const char *const OF_RULE[] = {"3000-sbx.preview.test", "3000-SBX.Preview.TEST:8701", "3000-sbx.preview.test.",
-                                          "3000-sbx.preview.test.:1", "a.b.preview.test", ".preview.test",
-                                          "x@y.preview.test", "..preview.test"};
-    static const char *const OTHERS[] = {"preview.test", "preview.test:80", "xpreview.test", "3000-sbx.preview.test@evil",
-                                         "3000-sbx.preview.test.evil", "3000-sbx.preview.test:8x", "localhost", "[::1]:1"};
+    static const char *const OF_RULE[] = {"3000-sbx.preview.test",  "3000-SBX.Preview.TEST:8701",
+                                          "3000-sbx.preview.test.", "3000-sbx.preview.test.:1",
+                                          "a.b.preview.test",       ".preview.test",
+                                          "x@y.preview.test",       "..preview.test"};
+    static const char *const OTHERS[] = {"preview.test",
+                                         "preview.test:80",
+                                         "xpreview.test",
+                                         "3000-sbx.preview.test@evil",
+                                         "3000-sbx.preview.test.evil",
+                                         "3000-sbx.preview.test:8x",
+                                         "localhost",
+                                         "[::1]:1"};
     char request[512];
     for (size_t i = 0; i < sizeof OF_RULE / sizeof OF_RULE[0]; i++) {
         snprintf(request, sizeof request, "GET /hello?a=1&a=1 HTTP/1.1\r\nHost: %s\r\n\r\n", OF_RULE[i]);
@@ -403,7 +417,8 @@ static void test_hosts(void)
         client_ask(request, answer, sizeof answer);
         HAS(answer, "world");
     }
-    CHECK(client_ask("GET /hello HTTP/1.1\r\nHost: h\r\nHost: 3000-sbx.preview.test\r\n\r\n", answer, sizeof answer) == 400);
+    CHECK(client_ask("GET /hello HTTP/1.1\r\nHost: h\r\nHost: 3000-sbx.preview.test\r\n\r\n", answer, sizeof answer) ==
+          400);
     CHECK(client_ask("GET http://3000-sbx.preview.test/ HTTP/1.1\r\nHost: h\r\n\r\n", answer, sizeof answer) == 400);
 }
 

@@ -58,7 +58,8 @@ static void test_streamed_answers(void)
     client_say(client, GET);
     int upstream = upstream_accept();
     CHECK(upstream_read(upstream, "\r\n\r\n"));
-    client_say(upstream, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client_say(upstream,
+               "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
     client_say(upstream, "5\r\nfirst\r\n");
     size_t used = client_read_all(client, answer, sizeof answer, 300);
     HAS(answer, "transfer-encoding: chunked\r\n");
@@ -114,21 +115,25 @@ static void test_no_bodies(void)
 
 static void test_held_bodies(void)
 {
-    exchange("POST /held/x HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    exchange("POST /held/x HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody",
+             "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     HAS(seen, "\r\ncontent-length: 4\r\n");
     HAS(seen, "\r\n\r\nbody");
     exchange("POST /held/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
              "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     HAS(seen, "\r\ncontent-length: 4\r\n");
     LACKS(seen, "chunked");
-    exchange("POST /other HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    exchange("POST /other HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody",
+             "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     CHECK(strncmp(seen, "POST /other HTTP/1.1\r\nhost: app.internal\r\n", 42) == 0);
     HAS(seen, "\r\ncontent-length: 8\r\n");
     HAS(seen, "\r\n\r\nreplaced");
-    exchange("POST /p/x HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    exchange("POST /p/x HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody",
+             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     HAS(seen, "\r\n\r\nbody");
     CHECK_TEXT(client_body(answer), "ok");
-    exchange("POST /p/x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    exchange("POST /p/x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n",
+             "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     HAS(seen, "\r\ncontent-length: 0\r\n");
 }
 

@@ -10,10 +10,11 @@ static void test_labels(void)
     CHECK(preview_label_parse("3000-sbx-1a2b", &port, &sandbox, &err) && port == 3000);
     CHECK_TEXT(sandbox, "sbx-1a2b");
     CHECK(preview_label_parse("65535-x", &port, &sandbox, &err) && port == 65535);
-    static const char *const BAD[] = {"",          "-",          "3000",         "3000-",      "0-sbx",     "65536-sbx",
-                                      "03000-sbx", "+3000-sbx",  "3000 -sbx",    "0x10-sbx",   "a-sbx",     "3000-sbx.evil",
-                                      "3000.sbx",  "x.3000-sbx", "3000-sbx@evil", "3000-sb/x", "3000--\x80", "99999999999-sbx",
-                                      "3e3-sbx",   "3000-sb_x"};
+    static const char *const BAD[] = {
+        "",          "-",          "3000",          "3000-",     "0-sbx",      "65536-sbx",
+        "03000-sbx", "+3000-sbx",  "3000 -sbx",     "0x10-sbx",  "a-sbx",      "3000-sbx.evil",
+        "3000.sbx",  "x.3000-sbx", "3000-sbx@evil", "3000-sb/x", "3000--\x80", "99999999999-sbx",
+        "3e3-sbx",   "3000-sb_x"};
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
         if (preview_label_parse(BAD[i], &port, &sandbox, &err))
             fprintf(stderr, "taken: %s\n", BAD[i]);
@@ -81,10 +82,16 @@ static void test_origins(void)
 {
     CHECK(preview_origin_is_own("http://3000-sbx.localhost:8701", "3000-sbx.localhost:8701"));
     CHECK(preview_origin_is_own("https://3000-SBX.localhost", "3000-sbx.localhost"));
-    static const char *const BAD[] = {"null", "", "http://3001-sbx.localhost:8701", "http://3000-sbx.localhost",
-                                      "http://3000-sbx.localhost:8701.evil", "http://evil/3000-sbx.localhost:8701",
-                                      "file://3000-sbx.localhost:8701", "http:3000-sbx.localhost:8701",
-                                      "http://x@3000-sbx.localhost:8701", "chrome-extension://3000-sbx.localhost:8701"};
+    static const char *const BAD[] = {"null",
+                                      "",
+                                      "http://3001-sbx.localhost:8701",
+                                      "http://3000-sbx.localhost",
+                                      "http://3000-sbx.localhost:8701.evil",
+                                      "http://evil/3000-sbx.localhost:8701",
+                                      "file://3000-sbx.localhost:8701",
+                                      "http:3000-sbx.localhost:8701",
+                                      "http://x@3000-sbx.localhost:8701",
+                                      "chrome-extension://3000-sbx.localhost:8701"};
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++)
         CHECK(!preview_origin_is_own(BAD[i], "3000-sbx.localhost:8701"));
     CHECK(!preview_origin_is_own(NULL, "3000-sbx.localhost"));
