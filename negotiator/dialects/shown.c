@@ -69,12 +69,13 @@ static json_t *shown_resources(const struct resources *resources)
 {
     bool whole = resources->cpu_milli % 1000 == 0;
     json_t *cpu = whole ? json_integer(resources->cpu_milli / 1000) : json_real((double)resources->cpu_milli / 1000);
-    json_t *json = json_pack("{s:o, s:I, s:I, s:I}", "cpu", cpu, "memory_mb", (json_int_t)resources->memory_mb,
-                             "disk_mb", (json_int_t)resources->disk_mb, "pids", (json_int_t)resources->pids);
+    json_t *json = json_pack("{s:o, s:I, s:I}", "cpu", cpu, "memory_mb", (json_int_t)resources->memory_mb, "pids",
+                             (json_int_t)resources->pids);
     const struct {
         const char *name;
         int64_t amount;
-    } later[] = {{"open_files", resources->open_files},
+    } later[] = {{"disk_mb", resources->disk_mb},
+                 {"open_files", resources->open_files},
                  {"processes", resources->processes},
                  {"output_mb", resources->output_mb}};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++) { /* 0: whatever its node gives */
