@@ -138,19 +138,10 @@ void egress_done(struct egress *egress)
     egress->path = NULL;
 }
 
-static bool is_wanted(const struct egress *egress)
-{
-    for (uint32_t slot = 0; slot < SLOTS_COUNT; slot++) {
-        if (has_way(egress->sandboxes->by_slot[slot]))
-            return true;
-    }
-    return false;
-}
-
 uint64_t egress_next_wake(const struct egress *egress)
 {
     uint64_t start = egress->process.restart_boot_ns ? egress->process.restart_boot_ns : 1;
-    if (egress->process.pid > 0 || !is_wanted(egress))
+    if (egress->process.pid > 0 || !networks_have_members(egress->networks))
         return egress->retry_boot_ns;
     return egress->retry_boot_ns && egress->retry_boot_ns < start ? egress->retry_boot_ns : start;
 }

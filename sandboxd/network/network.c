@@ -135,6 +135,11 @@ bool network_host_ready(struct networks *networks, uint64_t now_boot_ns, struct 
     return forwarding_open(&forwarding, err);
 }
 
+bool networks_have_members(const struct networks *networks)
+{
+    return networks->members != NULL;
+}
+
 bool networks_start_host(struct networks *networks, uint64_t now_boot_ns, struct error *err)
 {
     return !networks->members || network_host_ready(networks, now_boot_ns, err);

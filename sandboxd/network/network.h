@@ -45,6 +45,9 @@ bool networks_is_short(const struct networks *networks, uint64_t now_boot_ns) MU
 /** Makes one for the stock: when there is nothing else to do. One that cannot be made is left for a later second. */
 void networks_refill(struct networks *networks, uint64_t now_boot_ns);
 
+/** Whether any sandbox may go out now. */
+bool networks_have_members(const struct networks *networks) MUST_USE;
+
 /** When all that a former launcher made was taken up: its host's rules are put in force anew, if there is anybody. */
 bool networks_start_host(struct networks *networks, uint64_t now_boot_ns, struct error *err) MUST_USE;
 

@@ -208,6 +208,21 @@ static struct front_launcher_message limit(char last, struct fl_limits limits)
     return message;
 }
 
+/* On this stage there are no networks: none is what all have, and more is an error, never dropped. */
+static void test_networks(struct side *side)
+{
+    struct front_launcher_message change = {.type = FL_NETWORK, .request = 501};
+    memcpy(change.as.network.id, prepare('f').as.prepare.id, 32);
+    struct front_launcher_message message = answered(side, change);
+    CHECK(message.type == FL_SANDBOX && message.request == 501 && message.as.sandbox.network.mode == FL_NETWORK_NONE);
+    change.as.network.network.mode = FL_NETWORK_PUBLIC;
+    message = answered(side, change);
+    CHECK(message.type == FL_REFUSED && message.as.refused.kind == ERROR_FORBIDDEN); /* no egress_max here */
+    memcpy(change.as.network.id, prepare('z').as.prepare.id, 32);
+    message = answered(side, change);
+    CHECK(message.type == FL_REFUSED && message.as.refused.kind == ERROR_NOT_FOUND);
+}
+
 static void test_limits(struct side *side)
 {
     const struct sandbox *f = find(side, 'f');
@@ -332,6 +347,7 @@ int main(void)
     side = test_restart(side);
     test_most_snapshots(side);
     test_limits(side);
+    test_networks(side);
     test_root(side);
     test_volumes(side);
     test_volumes_in_vain(side);

@@ -193,8 +193,49 @@ static void test_what_the_node_has(void)
     CHECK(judged(&prepare, "open_files must be 16..512") == ERROR_INVALID);
 }
 
+static enum error_kind network_judged(const char *most, struct fl_network network)
+{
+    char text[16];
+    struct error err = {0};
+    struct settings settings = SETTINGS;
+    snprintf(text, sizeof text, "%s", most);
+    settings.egress_max = text;
+    const struct policy policy = {.settings = &settings};
+    struct fl_prepare prepare = request();
+    struct fl_limits limits;
+    prepare.network = network;
+    bool is_right = policy_judge_network(&settings, &network, &err);
+    CHECK(policy_judge(&policy, &prepare, NOW, &limits, NULL) == is_right);
+    return is_right ? ERROR_NONE : err.kind;
+}
+
+static struct fl_network to(uint32_t address, uint8_t prefix)
+{
+    return (struct fl_network){
+        .mode = FL_NETWORK_ALLOW, .net_count = 1, .nets = {{.address = address, .prefix = prefix}}};
+}
+
+static void test_networks(void)
+{
+    static const char *const MOST[] = {"none", "allow", "public"};
+    const struct fl_network none = {.mode = FL_NETWORK_NONE}, public = {.mode = FL_NETWORK_PUBLIC};
+    for (int i = 0; i < 3; i++) {
+        CHECK(network_judged(MOST[i], none) == ERROR_NONE);
+        CHECK(network_judged(MOST[i], to(0xCB007100, 24)) == (i >= 1 ? ERROR_NONE : ERROR_FORBIDDEN));
+        CHECK(network_judged(MOST[i], public) == (i == 2 ? ERROR_NONE : ERROR_FORBIDDEN));
+    }
+    static const struct {
+        uint32_t address;
+        uint8_t prefix;
+    } WRONG[] = {{0, 0}, {0x80000000, 1}, {0x0A000000, 8}, {0x7F000001, 32}, {0xA9FEA9FE, 32}, {0x64400000, 10},
+                 {0xAC10FF00, 24}, {0xC0A80000, 24}, {0xE0000001, 32}, {0xFFFFFFFF, 32}, {0x08000000, 5}};
+    for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++)
+        CHECK(network_judged("public", to(WRONG[i].address, WRONG[i].prefix)) == ERROR_INVALID);
+}
+
 int main(void)
 {
+    test_networks();
     test_limits();
     test_disk_leaves_memory();
     test_disk();

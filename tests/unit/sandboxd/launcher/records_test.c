@@ -164,6 +164,35 @@ static void test_torn_write(void)
     CHECK(record_write(folder, &record, NULL));
 }
 
+static void test_network(void)
+{
+    static const char ID[] = "sbx_0123456789abcdefghij";
+    struct error err = {0};
+    struct network_record record = {.slot = 12, .is_pending = 1, .network = {.mode = FL_NETWORK_ALLOW, .net_count = 1}};
+    struct network_record read = {0};
+    memcpy(record.id, ID, sizeof ID);
+    memcpy(record.network.names, "a.example", 10);
+    CHECK(!record_read_network(folder, 12, ID, &read, &err) && err.kind == ERROR_NOT_FOUND);
+    CHECK(record_write_network(folder, &record, &err) && record_read_network(folder, 12, ID, &read, &err));
+    CHECK(memcmp(&read, &record, sizeof read) == 0);
+    record.is_pending = 0; /* in its place */
+    CHECK(record_write_network(folder, &record, &err) && record_read_network(folder, 12, ID, &read, &err));
+    CHECK(read.is_pending == 0);
+    CHECK(!record_read_network(folder, 12, "sbx_aaaaaaaaaaaaaaaaaaaa", &read, &err) && err.kind == ERROR_NOT_FOUND);
+    for (size_t at = 0; at < sizeof record; at += 997) { /* one bit of it anywhere, or its end */
+        struct network_record damaged = record;
+        ((uint8_t *)&damaged)[at] ^= 4;
+        AUTO_FREE char *path = memory_printf("%s/12.network", folder);
+        CHECK(fd_write_file(path, 0600, &damaged, sizeof damaged, NULL));
+        CHECK(!record_read_network(folder, 12, ID, &read, &err) && err.kind == ERROR_INVALID);
+        CHECK(fd_write_file(path, 0600, &record, at, NULL));
+        CHECK(!record_read_network(folder, 12, ID, &read, &err) && err.kind == ERROR_INVALID);
+    }
+    CHECK(record_write_network(folder, &record, &err));
+    record_remove(folder, 12); /* with the record, whether that is there or not */
+    CHECK(!record_read_network(folder, 12, ID, &read, &err) && err.kind == ERROR_NOT_FOUND);
+}
+
 static void test_list(void)
 {
     uint32_t slots[8] = {0};
@@ -182,6 +211,7 @@ static void test_list(void)
 int main(void)
 {
     CHECK(mkdtemp(folder) != NULL);
+    test_network();
     test_damage();
     test_boot_and_values();
     test_torn_write();
