@@ -1,7 +1,7 @@
 /* bash.c - bash (or the /bin/sh that there is) as a context. It is an interactive shell without a terminal: so an error
  * or SIGINT ends the line and not the shell. It reads its lines from a pipe; the code of a run lies in a memfd of ours,
- * and what it reports goes to our control pipe, both opened by way of /proc, so that the shell and what it starts hold no
- * descriptor of ours. User code's stdin is /dev/null. */
+ * and what it reports goes to our control pipe, both opened by way of /proc, so that the shell and what it starts hold
+ * no descriptor of ours. User code's stdin is /dev/null. */
 #include "sandboxd/helpers/drivers/host/languages.h"
 
 #include "sandboxd/helpers/drivers/host/host.h"
@@ -18,15 +18,16 @@
 
 extern const char driver_bash[], driver_bash_end[];
 
-#define RESTORE "__parley=$(<\"$__parley_state\")\n\\builtin eval \"$__parley\"\n" /* what it complains of is nobody's yet */
+#define RESTORE                                                                                                        \
+    "__parley=$(<\"$__parley_state\")\n\\builtin eval \"$__parley\"\n" /* what it complains of is nobody's yet */
 
 struct shell {
     char *path;
     bool is_bash, is_revived;
     unsigned again_count; /* SIGINTs of ours in this run */
-    int lines, lines_in; /* the pipe that it reads */
-    int code, state;     /* memfds */
-    char again[16];      /* "set -ex; ": what the run before had set, and we must not have */
+    int lines, lines_in;  /* the pipe that it reads */
+    int code, state;      /* memfds */
+    char again[16];       /* "set -ex; ": what the run before had set, and we must not have */
     char report[256];
     size_t reported;
 };
@@ -146,9 +147,11 @@ static void take_report(struct host *host, const char *line)
             host->is_ready = true;
             return;
         }
-        AUTO_FREE char *name = memory_printf("%s %s", shell->is_bash ? "bash" : shell->path, shell->is_bash ? version : "");
+        AUTO_FREE char *name =
+            memory_printf("%s %s", shell->is_bash ? "bash" : shell->path, shell->is_bash ? version : "");
         host_ready(host, version, name);
-    } else if (sscanf(line, "D %lld %d %63s", &number, &status, flags) >= 2 && host->is_running && number == host->count) {
+    } else if (sscanf(line, "D %lld %d %63s", &number, &status, flags) >= 2 && host->is_running &&
+               number == host->count) {
         set_again(shell, flags);
         host_drain(host, true);
         end_run(host, status);
@@ -197,12 +200,14 @@ static void start_shell(struct host *host)
     tell(host, last);
 }
 
-/* A shell that `set -e` ended left its state (bash.sh): another goes on with it, as for the caller only the run failed. */
+/* A shell that `set -e` ended left its state (bash.sh): another goes on with it, as for the caller only the run failed.
+ */
 static bool revive(struct host *host, int status)
 {
     struct shell *shell = host->own;
     char flags[64] = "";
-    if (!shell->is_bash || shell->lines_in < 0 || pread(shell->state, flags, sizeof flags - 1, 0) < 2 || flags[0] != '#')
+    if (!shell->is_bash || shell->lines_in < 0 || pread(shell->state, flags, sizeof flags - 1, 0) < 2 ||
+        flags[0] != '#')
         return false;
     flags[strcspn(flags, "\n")] = 0;
     set_again(shell, flags);
@@ -217,8 +222,13 @@ static bool revive(struct host *host, int status)
 
 int bash_context(void)
 {
-    static const struct host_language language = {
-        .name = "bash", .run = run, .control = control, .interrupt = ask_report, .still_runs = interrupt_again, .finish = finish, .revive = revive};
+    static const struct host_language language = {.name = "bash",
+                                                  .run = run,
+                                                  .control = control,
+                                                  .interrupt = ask_report,
+                                                  .still_runs = interrupt_again,
+                                                  .finish = finish,
+                                                  .revive = revive};
     struct shell shell = {.path = host_find("bash"), .lines_in = -1};
     shell.is_bash = shell.path != NULL;
     if (shell.path == NULL && (shell.path = host_find("sh")) == NULL)

@@ -113,7 +113,8 @@ void host_ready(struct host *host, const char *version, const char *implementati
 
 void host_error(struct host *host, const char *name, const char *value)
 {
-    host_frame(host, "error", json_pack("{s:o,s:s,s:s,s:[s]}", "run", run_id(host), "name", name, "value", value, "traceback", value));
+    host_frame(host, "error",
+               json_pack("{s:o,s:s,s:s,s:[s]}", "run", run_id(host), "name", name, "value", value, "traceback", value));
 }
 
 void host_done(struct host *host, const char *status)

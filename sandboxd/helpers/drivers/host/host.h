@@ -23,8 +23,8 @@ struct host_language {
     void (*run)(struct host *host, const char *code, size_t size);
     void (*control)(struct host *host, const char *bytes, size_t size);
     void (*interrupt)(struct host *host);
-    void (*still_runs)(struct host *host); /* a while after SIGINT; NULL: nothing is to be done */
-    void (*finish)(struct host *host); /* no more requests: the interpreter is to end */
+    void (*still_runs)(struct host *host);         /* a while after SIGINT; NULL: nothing is to be done */
+    void (*finish)(struct host *host);             /* no more requests: the interpreter is to end */
     bool (*revive)(struct host *host, int status); /* it ended; true: another has taken its place. NULL: none */
 };
 
@@ -50,7 +50,8 @@ void host_init(struct host *host, const struct host_language *language);
 
 /** Starts the interpreter: descriptors 0 (`input`, -1: /dev/null), 1, 2 and those of `fds`, which become 3 and on. It
  *  leads no session: SIGINT of the group reaches it. */
-void host_spawn(struct host *host, const char *path, char *const *arguments, int input, const int *fds, size_t fd_count);
+void host_spawn(struct host *host, const char *path, char *const *arguments, int input, const int *fds,
+                size_t fd_count);
 
 /** Until the interpreter has ended; the exit status that it had (128 + signal). */
 int host_serve(struct host *host);

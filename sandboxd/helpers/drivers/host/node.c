@@ -25,16 +25,16 @@ struct node {
     unsigned again_count; /* SIGINTs of ours in this run */
 };
 
-static const char BOOT[] =
-    "(()=>{const f=require('fs');const t=f.readFileSync(3,'utf8');f.closeSync(3);"
-    "require('vm').runInThisContext(t,{filename:'<parley>'})(require,s=>import(s))})()";
+static const char BOOT[] = "(()=>{const f=require('fs');const t=f.readFileSync(3,'utf8');f.closeSync(3);"
+                           "require('vm').runInThisContext(t,{filename:'<parley>'})(require,s=>import(s))})()";
 
 static void run(struct host *host, const char *code, size_t size)
 {
     struct node *node = host->own;
     struct error err;
     node->again_count = 0;
-    if (ftruncate(node->code, 0) < 0 || lseek(node->code, 0, SEEK_SET) < 0 || !fd_write_all(node->code, code, size, &err))
+    if (ftruncate(node->code, 0) < 0 || lseek(node->code, 0, SEEK_SET) < 0 ||
+        !fd_write_all(node->code, code, size, &err))
         host_failed("no memory for the code");
     AUTO_FREE char *line = memory_printf("{\"id\":%s,\"size\":%zu,\"count\":%lld,\"silent\":%s}\n", host->run_id, size,
                                          host->count, host->is_silent ? "true" : "false");
@@ -125,7 +125,8 @@ int node_context(const char *given)
 {
     bool is_typed = strcmp(given, "typescript") == 0;
     const char *name = is_typed ? "typescript" : "javascript";
-    struct host_language language = {.name = name, .run = run, .control = control, .still_runs = interrupt_again, .finish = finish};
+    struct host_language language = {
+        .name = name, .run = run, .control = control, .still_runs = interrupt_again, .finish = finish};
     char *path = host_find("node");
     if (path == NULL && (path = host_find("nodejs")) == NULL)
         host_failed("no node in this template");
@@ -141,7 +142,8 @@ int node_context(const char *given)
     int text = fcntl(host_memfd("node.js", driver_node, (size_t)(driver_node_end - driver_node)), F_DUPFD_CLOEXEC, 20);
     int code = fcntl(node.code, F_DUPFD_CLOEXEC, 20);
     const char *const arguments[] = {"node", "-e", BOOT, "--", name, "kernel", NULL};
-    host_spawn(&host, path, host_arguments(arguments, NULL), -1, (int[]){text, requests[0], host.control_in, code, acknowledge[0]}, 5);
+    host_spawn(&host, path, host_arguments(arguments, NULL), -1,
+               (int[]){text, requests[0], host.control_in, code, acknowledge[0]}, 5);
     close(requests[0]);
     close(acknowledge[0]);
     return host_serve(&host);
@@ -152,7 +154,8 @@ int node_script(const char *language, char **arguments)
     char *path = host_find("node");
     if (path == NULL && (path = host_find("nodejs")) == NULL)
         return 127;
-    const char *const plain[] = {"node", NULL}, *const typed[] = {"node", "-e", BOOT, "--", "typescript", "script", NULL};
+    const char *const plain[] = {"node", NULL}, *const typed[] = {"node",       "-e",     BOOT, "--",
+                                                                  "typescript", "script", NULL};
     if (strcmp(language, "typescript") != 0) {
         execv(path, host_arguments(plain, arguments + 1));
         return 126;

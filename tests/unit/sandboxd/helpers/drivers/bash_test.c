@@ -42,7 +42,8 @@ static void test_errors(struct rig *rig)
 static void test_errexit(struct rig *rig)
 {
     static const struct rig_cell cells[] = {
-        {"set -e; kept=1; declare -A map=([k]='v w'); cd /tmp; false; echo not reached", "x[ExitStatus: exit status 1]=error"},
+        {"set -e; kept=1; declare -A map=([k]='v w'); cd /tmp; false; echo not reached",
+         "x[ExitStatus: exit status 1]=error"},
         {"echo $kept \"${map[k]}\" $PWD $x; f 4", "o[1 v w /tmp 5\n8\n]=ok"},
         {"(exit 9); echo not reached", "x[ExitStatus: exit status 9]=error"},
         {"set +e; false; echo reached", "o[reached\n]=ok"},
@@ -56,8 +57,9 @@ static void test_errexit(struct rig *rig)
 static void test_bytes(struct rig *rig)
 {
     static const struct rig_cell cells[] = {
-        {"printf 'a\\xff\\xc3\\xa9\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80z'", "o[a\xEF\xBF\xBD\xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"
-                                                                          "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBDz]=ok"},
+        {"printf 'a\\xff\\xc3\\xa9\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80z'",
+         "o[a\xEF\xBF\xBD\xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"
+         "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBDz]=ok"},
         {"printf 'nul:\\0:\\001\\\\\"\\x7f\\xc3'", "o[nul:0:\001\\\"\x7f\xEF\xBF\xBD]=ok"},
         {"printf '\\xc3'; sleep 0.1; printf '\\xa9\\n'", "o[\xC3\xA9\n]=ok"},
         {"seq 1 200000 | md5sum; seq 1 200000 >/tmp/drv_seq.$$; md5sum </tmp/drv_seq.$$; rm /tmp/drv_seq.$$", "~=ok"},
@@ -79,11 +81,14 @@ static void test_bytes(struct rig *rig)
 
 static void test_interrupts(struct rig *rig)
 {
-    CHECK(rig_matches(rig_interrupt(rig, "echo go; sleep 100; echo never"), "~o[go\n]|x[KeyboardInterrupt: interrupted]=interrupted"));
+    CHECK(rig_matches(rig_interrupt(rig, "echo go; sleep 100; echo never"),
+                      "~o[go\n]|x[KeyboardInterrupt: interrupted]=interrupted"));
     CHECK(strstr(rig->summary, "never") == NULL);
-    CHECK(rig_matches(rig_interrupt(rig, "echo go; while :; do :; done"), "~x[KeyboardInterrupt: interrupted]=interrupted"));
+    CHECK(rig_matches(rig_interrupt(rig, "echo go; while :; do :; done"),
+                      "~x[KeyboardInterrupt: interrupted]=interrupted"));
     CHECK(rig_matches(rig_interrupt(rig, "echo go; while :; do echo on and on; done"), "~=interrupted"));
-    CHECK(rig_matches(rig_interrupt(rig, "trap 'echo trapped' INT; echo go; sleep 1; echo after"), "~trapped\n|after\n|=ok"));
+    CHECK(rig_matches(rig_interrupt(rig, "trap 'echo trapped' INT; echo go; sleep 1; echo after"),
+                      "~trapped\n|after\n|=ok"));
     CHECK_TEXT(rig_run(rig, "trap - INT; echo alive"), "o[alive\n]=ok");
     CHECK(kill(-rig->pid, SIGINT) == 0);
     CHECK(rig_matches(rig_run(rig, "echo between runs"), "~o[between runs\n]|=ok"));
@@ -114,7 +119,8 @@ static void test_ends(void)
     CHECK(rig_end(&rig) == 3);
     rig_start(&rig, "bash", NULL);
     rig_ready(&rig, "bash");
-    CHECK_TEXT(rig_run(&rig, "exec 1>&-; exec sh -c 'kill -9 $$'"), "x[Exit: the interpreter was ended by signal 9]=error");
+    CHECK_TEXT(rig_run(&rig, "exec 1>&-; exec sh -c 'kill -9 $$'"),
+               "x[Exit: the interpreter was ended by signal 9]=error");
     CHECK(rig_end(&rig) == 137);
     rig_start(&rig, "bash", NULL);
     rig_ready(&rig, "bash");

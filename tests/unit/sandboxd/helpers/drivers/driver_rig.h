@@ -1,6 +1,6 @@
-/** driver_rig.h - a driver over pipes, as init would start it (descriptor 3 is its program; a zygote's orders are at 4),
- * and what it says of a run as one line of text:
- *   o[stdout] e[stderr] d[mime ...] u[mime ...: an update] r[text/plain of the result] x[name: value] c[clear] =status */
+/** driver_rig.h - a driver over pipes, as init would start it (descriptor 3 is its program; a zygote's orders are at
+ * 4), and what it says of a run as one line of text: o[stdout] e[stderr] d[mime ...] u[mime ...: an update]
+ * r[text/plain of the result] x[name: value] c[clear] =status */
 #pragma once
 
 #include "sandboxd/front_init/front_init.h"
@@ -49,7 +49,8 @@ static inline void rig_place(int fd, int number)
 }
 
 /* Descriptors 0.. of the child; then all others are closed. */
-static inline _Noreturn void rig_become(const char *const *arguments, char *const *environment, const int *fds, int count)
+static inline _Noreturn void rig_become(const char *const *arguments, char *const *environment, const int *fds,
+                                        int count)
 {
     int high[8];
     for (int i = 0; i < count; i++)
@@ -100,8 +101,10 @@ static inline int rig_hello(int hello, pid_t *pid)
 {
     int number = -1;
     char control[CMSG_SPACE(sizeof(struct ucred))];
-    struct msghdr message = {.msg_iov = &(struct iovec){&number, sizeof number}, .msg_iovlen = 1,
-                             .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr message = {.msg_iov = &(struct iovec){&number, sizeof number},
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof control};
     CHECK(poll(&(struct pollfd){.fd = hello, .events = POLLIN}, 1, RIG_DEADLINE_MS) == 1);
     CHECK(recvmsg(hello, &message, 0) == sizeof number);
     struct ucred who = {0};
@@ -161,7 +164,8 @@ static inline void rig_start(struct rig *rig, const char *language, char *const 
     CHECK(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0);
     *rig = (struct rig){.pid = fork(), .in = in[1], .out = out[0], .err = -1};
     if (rig->pid == 0)
-        rig_become(start.arguments, environment ? environment : environ, (int[]){in[0], out[1], 2, rig_program(language)}, 4);
+        rig_become(start.arguments, environment ? environment : environ,
+                   (int[]){in[0], out[1], 2, rig_program(language)}, 4);
     close(in[0]);
     close(out[1]);
 }
@@ -219,7 +223,8 @@ static inline void rig_add_text(struct rig *rig, char kind, json_t *text)
 {
     char head[3] = {kind, '[', 0};
     size_t length = strlen(rig->summary);
-    bool is_more = length > 0 && rig->last_kind == kind && rig->summary[length - 1] == ']' && (kind == 'o' || kind == 'e');
+    bool is_more =
+        length > 0 && rig->last_kind == kind && rig->summary[length - 1] == ']' && (kind == 'o' || kind == 'e');
     if (is_more)
         rig->summary[length - 1] = 0;
     else
@@ -235,8 +240,7 @@ static inline void rig_add_mimes(struct rig *rig, const char *head, json_t *data
     json_t *value;
     rig->last_kind = head[0];
     rig_add(rig, head, 2);
-    json_object_foreach(data, mime, value)
-    {
+    json_object_foreach (data, mime, value) {
         rig_add(rig, mime, strlen(mime));
         rig_add(rig, " ", 1);
     }
@@ -273,8 +277,7 @@ static inline bool rig_take(struct rig *rig)
     json_t *frame = rig_frame(rig), *body;
     const char *kind = "";
     bool is_last = frame == NULL;
-    json_object_foreach(frame, kind, body)
-    {
+    json_object_foreach (frame, kind, body) {
         rig_add_frame(rig, kind, body);
         is_last = strcmp(kind, "done") == 0;
         if (rig->keep && strcmp(kind, rig->keep) == 0) {
@@ -390,7 +393,8 @@ static inline bool rig_matches(const char *got, const char *want)
         for (size_t i_ = 0; i_ < sizeof(cells) / sizeof(cells)[0]; i_++) {                                             \
             const char *got_ = rig_run((rig), (cells)[i_].code);                                                       \
             if (!rig_matches(got_, (cells)[i_].want)) {                                                                \
-                (void)fprintf(stderr, "%s: %s\n got  %.1000s\n want %s\n", __FILE__, (cells)[i_].code, got_, (cells)[i_].want); \
+                (void)fprintf(stderr, "%s: %s\n got  %.1000s\n want %s\n", __FILE__, (cells)[i_].code, got_,           \
+                              (cells)[i_].want);                                                                       \
                 check_failures++;                                                                                      \
             }                                                                                                          \
         }                                                                                                              \

@@ -7,8 +7,8 @@ static void test_names(void)
 {
     static const struct {
         const char *given, *is;
-    } names[] = {{"python", "python"}, {"py", "python"}, {"python3", "python"}, {"sh", "bash"}, {"node", "javascript"},
-                 {"js", "javascript"}, {"ts", "typescript"}, {"jupyter:ir", "jupyter:ir"}};
+    } names[] = {{"python", "python"},   {"py", "python"},     {"python3", "python"}, {"sh", "bash"},
+                 {"node", "javascript"}, {"js", "javascript"}, {"ts", "typescript"},  {"jupyter:ir", "jupyter:ir"}};
     char to[DRIVER_NAME_BYTES];
     struct error err = {0};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -30,7 +30,8 @@ static void test_starts(void)
         CHECK(driver_context(*language, &context, &err) && driver_script(*language, &script, &err));
         CHECK(context.arguments[0] != NULL && script.arguments[0] != NULL);
         bool is_python = strcmp(*language, "python") == 0;
-        CHECK((context.zygote == DRIVER_ZYGOTE_CONTEXTS) == is_python && (script.zygote == DRIVER_ZYGOTE_SCRIPTS) == is_python);
+        CHECK((context.zygote == DRIVER_ZYGOTE_CONTEXTS) == is_python &&
+              (script.zygote == DRIVER_ZYGOTE_SCRIPTS) == is_python);
         CHECK((context.zygote_arguments[0] != NULL) == is_python);
         size_t bytes = 0;
         for (size_t i = 0; context.arguments[i]; i++)
@@ -57,12 +58,14 @@ static void test_program(void)
 static void test_missing(void)
 {
     char *nothing[] = {(char[]){"PATH=/nonexistent"}, NULL};
-    if (access("/usr/bin/node", X_OK) == 0 || access("/usr/local/bin/node", X_OK) == 0 || access("/usr/bin/nodejs", X_OK) == 0)
+    if (access("/usr/bin/node", X_OK) == 0 || access("/usr/local/bin/node", X_OK) == 0 ||
+        access("/usr/bin/nodejs", X_OK) == 0)
         return; /* it is found all the same */
     struct rig rig;
     rig_start(&rig, "javascript", nothing);
     json_t *frame = rig_frame(&rig);
-    CHECK_TEXT(json_string_value(json_object_get(json_object_get(frame, "failed"), "message")), "no node in this template");
+    CHECK_TEXT(json_string_value(json_object_get(json_object_get(frame, "failed"), "message")),
+               "no node in this template");
     json_decref(frame);
     CHECK(rig_end(&rig) == 1);
 }

@@ -10,7 +10,8 @@ static void test_values(struct rig *rig)
         {"undefined", "=ok"},
         {"await new Promise(r => setTimeout(() => r({a: 1}), 5))", "r[{ a: 1 }]=ok"},
         {"function f(n) {\n  return n * 2\n}\nf(4)", "r[8]=ok"},
-        {"import fs, {readFileSync as read} from 'fs'\nimport * as os from 'node:os'\ntypeof fs.writeFileSync + typeof read + typeof os.cpus",
+        {"import fs, {readFileSync as read} from 'fs'\nimport * as os from 'node:os'\ntypeof fs.writeFileSync + typeof "
+         "read + typeof os.cpus",
          "r['functionfunctionfunction']=ok"},
         {"(await import('path')).join('a', \"import('b')\")", "r[\"a/import('b')\"]=ok"},
         {"require('path').sep", "r['/']=ok"},
@@ -28,14 +29,20 @@ static void test_values(struct rig *rig)
 static void test_order(struct rig *rig)
 {
     static const struct rig_cell cells[] = {
-        {"console.log('a'); console.error('b'); require('child_process').execSync('echo c', {stdio: 'inherit'}); console.log('d')",
+        {"console.log('a'); console.error('b'); require('child_process').execSync('echo c', {stdio: 'inherit'}); "
+         "console.log('d')",
          "o[a\n]e[b\n]o[c\nd\n]=ok"},
-        {"process.stdout.write(Buffer.from([0xc3])); process.stdout.write(Buffer.from([0xa9])); process.stdout.write('\\ud800\\0'); 0",
-         "o[\xC3\xA9\xEF\xBF\xBD" "0]r[0]=ok"},
+        {"process.stdout.write(Buffer.from([0xc3])); process.stdout.write(Buffer.from([0xa9])); "
+         "process.stdout.write('\\ud800\\0'); 0",
+         "o[\xC3\xA9\xEF\xBF\xBD"
+         "0]r[0]=ok"},
         {"require('child_process').execSync('head -c 3000000 /dev/zero', {stdio: 'inherit'}); 1", "~o[000"},
-        {"require('child_process').execSync('ls /proc/self/fd').toString().trim().split('\\n').every(n => n < 5 || n > 9)", "r[true]=ok"},
+        {"require('child_process').execSync('ls /proc/self/fd').toString().trim().split('\\n').every(n => n < 5 || n > "
+         "9)",
+         "r[true]=ok"},
         {"console.log('x'.repeat(200000)); 2", "~o[xxx"},
-        {"setTimeout(() => { throw new Error('later') }, 1); await new Promise(r => setTimeout(r, 30)); 'on'", "~e[Uncaught |Error: later|r['on']=ok"},
+        {"setTimeout(() => { throw new Error('later') }, 1); await new Promise(r => setTimeout(r, 30)); 'on'",
+         "~e[Uncaught |Error: later|r['on']=ok"},
         {"Promise.reject(new Error('nobody')); await new Promise(r => setTimeout(r, 5)); 'on'", "~nobody|r['on']=ok"},
     };
     RIG_CELLS(rig, cells);
@@ -66,7 +73,8 @@ static void test_errors(struct rig *rig)
 static void test_interrupts(struct rig *rig)
 {
     CHECK(rig_matches(rig_interrupt(rig, "console.log('go'); for (;;) {}"), "~x[KeyboardInterrupt: |=interrupted"));
-    CHECK(rig_matches(rig_interrupt(rig, "console.log('go'); await new Promise(() => {})"), "~x[KeyboardInterrupt: |=interrupted"));
+    CHECK(rig_matches(rig_interrupt(rig, "console.log('go'); await new Promise(() => {})"),
+                      "~x[KeyboardInterrupt: |=interrupted"));
     (void)kill(-rig->pid, SIGINT);
     CHECK_TEXT(rig_run(rig, "'alive'"), "r['alive']=ok");
 }

@@ -1,11 +1,12 @@
-/* python_test.c - a Python context, forked from a zygote by an init that this test is: with IPython, where python3 has it,
- * and without. */
+/* python_test.c - a Python context, forked from a zygote by an init that this test is: with IPython, where python3 has
+ * it, and without. */
 #include "tests/unit/sandboxd/helpers/drivers/driver_rig.h"
 
 static void start(struct rig *rig, const struct rig_zygote *zygote, char *const *environment)
 {
     char *const arguments[] = {(char[]){"python3"}, (char[]){"kernel"}, (char[]){"python"}, NULL};
-    const struct front_init_command command = {.cwd = "/", .arguments = arguments, .variables = environment ? environment : environ};
+    const struct front_init_command command = {
+        .cwd = "/", .arguments = arguments, .variables = environment ? environment : environ};
     CHECK(rig_order(rig, zygote, &command) == 0);
     rig_ready(rig, "python");
 }
@@ -23,11 +24,17 @@ static void test_values(struct rig *rig)
         {"class H:\n    def _repr_html_(self): return '<b>'\n    def __repr__(self): return 'H'\nH()", "r[H]=ok"},
         {"display(H())", "~d[|text/html|]=ok"},
         {"h = display(1, display_id=True)\nh.update(2)", "d[text/plain ]u[text/plain ]=ok"},
-        {"class Bad:\n    def _repr_html_(self): raise ValueError('no html')\n    def __repr__(self): return 'bad'\nBad()", "~r[bad]|=ok"},
-        {"class Worse:\n    def __repr__(self): raise ValueError('no repr')\ndisplay(1); w = Worse()", "d[text/plain ]=ok"},
+        {"class Bad:\n    def _repr_html_(self): raise ValueError('no html')\n    def __repr__(self): return "
+         "'bad'\nBad()",
+         "~r[bad]|=ok"},
+        {"class Worse:\n    def __repr__(self): raise ValueError('no repr')\ndisplay(1); w = Worse()",
+         "d[text/plain ]=ok"},
         {"w", "~="},
-        {"class J:\n    def _repr_json_(self): return {'a': float('nan'), 'b': 10**30, 'c': {1, 2}, 'd': '\\ud800'}\nJ()", "~r[|=ok"},
-        {"class M:\n    def _repr_mimebundle_(self, **k): return {'text/plain': 'm', 'image/png': b'\\x89PNG'}\nM()", "r[m]=ok"},
+        {"class J:\n    def _repr_json_(self): return {'a': float('nan'), 'b': 10**30, 'c': {1, 2}, 'd': "
+         "'\\ud800'}\nJ()",
+         "~r[|=ok"},
+        {"class M:\n    def _repr_mimebundle_(self, **k): return {'text/plain': 'm', 'image/png': b'\\x89PNG'}\nM()",
+         "r[m]=ok"},
         {"'x' * 3_000_000", "~r['xxx"},
         {"import pickle\nclass P: pass\nlen(pickle.dumps(P())) > 10", "r[True]=ok"},
         {"import os; os.getcwd(), __name__", "r[('/', '__main__')]=ok"},
@@ -38,17 +45,22 @@ static void test_values(struct rig *rig)
 static void test_order(struct rig *rig)
 {
     static const struct rig_cell cells[] = {
-        {"import os, sys, subprocess\nprint('a'); os.system('echo b; echo c >&2'); print('d', file=sys.stderr); os.write(1, b'e\\n'); print('f')",
+        {"import os, sys, subprocess\nprint('a'); os.system('echo b; echo c >&2'); print('d', file=sys.stderr); "
+         "os.write(1, b'e\\n'); print('f')",
          "o[a\nb\n]e[c\nd\n]o[e\nf\n]=ok"},
         {"for i in range(3):\n    print(i); subprocess.run(['echo', str(i)])", "o[0\n0\n1\n1\n2\n2\n]=ok"},
         {"import ctypes\nc = ctypes.CDLL(None)\nc.puts(b'from C'); print('then')", "o[from C\nthen\n]=ok"},
         {"print('before'); display(1); print('after')", "o[before\n]d[text/plain ]o[after\n]=ok"},
-        {"sys.stdout.buffer.write(b'\\xff'); sys.stdout.write('\\ud800\\0'); None", "o[\xEF\xBF\xBD\xEF\xBF\xBD" "0]=ok"},
-        {"import threading\nt = [threading.Thread(target=print, args=(i,)) for i in range(50)]\n[a.start() for a in t]; [a.join() for a in t]; None",
+        {"sys.stdout.buffer.write(b'\\xff'); sys.stdout.write('\\ud800\\0'); None", "o[\xEF\xBF\xBD\xEF\xBF\xBD"
+                                                                                    "0]=ok"},
+        {"import threading\nt = [threading.Thread(target=print, args=(i,)) for i in range(50)]\n[a.start() for a in "
+         "t]; [a.join() for a in t]; None",
          "~o[|49\n|=ok"},
         {"print('x' * 5_000_000, end='')\nlen(os.listdir('/proc/self/fd')) < 20", "~o[xxx"},
-        {"p = os.fork()\nif p == 0:\n    print('child', flush=True)\nelse:\n    os.waitpid(p, 0); print('parent')", "o[child\nparent\n]=ok"},
-        {"subprocess.run(['ls', '/proc/self/fd'], capture_output=True).stdout.split() == [b'0', b'1', b'2', b'3']", "r[True]=ok"},
+        {"p = os.fork()\nif p == 0:\n    print('child', flush=True)\nelse:\n    os.waitpid(p, 0); print('parent')",
+         "o[child\nparent\n]=ok"},
+        {"subprocess.run(['ls', '/proc/self/fd'], capture_output=True).stdout.split() == [b'0', b'1', b'2', b'3']",
+         "r[True]=ok"},
     };
     RIG_CELLS(rig, cells);
 }
@@ -126,7 +138,8 @@ static void test_forged(const struct rig_zygote *zygote)
     struct rig rig, other;
     start(&rig, zygote, NULL);
     start(&other, zygote, NULL);
-    rig_send(&rig, "import os\nfor fd in os.listdir('/proc/self/fd'):\n    if int(fd) > 2:\n        try: os.write(int(fd), b'{\"done\":{\"run\":\"x\"}}\\n')\n"
+    rig_send(&rig, "import os\nfor fd in os.listdir('/proc/self/fd'):\n    if int(fd) > 2:\n        try: "
+                   "os.write(int(fd), b'{\"done\":{\"run\":\"x\"}}\\n')\n"
                    "        except OSError: pass\nos.closerange(3, 2000)");
     char *line;
     while ((line = rig_line(&rig)) != NULL)
@@ -151,8 +164,8 @@ static void test_cwd(const struct rig_zygote *zygote)
 static void test_other_environment(const struct rig_zygote *zygote)
 {
     struct rig rig;
-    char *environment[] = {(char[]){"PATH=/usr/bin:/bin"}, (char[]){"PYTHONPATH=/tmp/parley-there"}, (char[]){"HOME=/tmp"},
-                           (char[]){"MINE=yes"}, NULL};
+    char *environment[] = {(char[]){"PATH=/usr/bin:/bin"}, (char[]){"PYTHONPATH=/tmp/parley-there"},
+                           (char[]){"HOME=/tmp"}, (char[]){"MINE=yes"}, NULL};
     start(&rig, zygote, environment);
     CHECK_TEXT(rig_run(&rig, "import os, sys; '/tmp/parley-there' in sys.path, os.environ['MINE'], os.environ['HOME']"),
                "r[(True, 'yes', '/tmp')]=ok");
@@ -175,7 +188,9 @@ static void test_ipython(struct rig *rig)
         {"clear_output(wait=True)", "c=ok"},
         {"get_ipython().set_next_input('ignored')", "=ok"},
         {"%%bash\necho in bash", "o[in bash\n]=ok"},
-        {"import os\n[f for f in ('.ipython', '.python_history') if os.path.lexists(os.path.join(os.environ['HOME'], f))]", "r[[]]=ok"},
+        {"import os\n[f for f in ('.ipython', '.python_history') if os.path.lexists(os.path.join(os.environ['HOME'], "
+         "f))]",
+         "r[[]]=ok"},
     };
     RIG_CELLS(rig, cells);
 }
