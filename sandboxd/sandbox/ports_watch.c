@@ -7,7 +7,6 @@
 #include "shared/base/memory.h"
 
 #include <errno.h>
-#include <string.h>
 
 enum { WATCHERS_MAX = 64, NOBODY = 65534 /* overflowuid: who has no uid in the sandbox, as this node has none */ };
 static const uint64_t LOOK_NS = 1000000000;
@@ -100,12 +99,19 @@ static void look_later(struct ports *ports)
         ports->timer = loop_timer_start(ports->sandbox->loop, clock_boot_ns() + LOOK_NS, on_timer, ports);
 }
 
+static bool is_same(const struct port_list *a, const struct port_list *b)
+{
+    bool same = a->count == b->count && a->is_cut == b->is_cut;
+    for (size_t i = 0; i < a->count && same; i++)
+        same = a->listeners[i].port == b->listeners[i].port && a->listeners[i].addresses == b->listeners[i].addresses;
+    return same;
+}
+
 static void take_result(struct ports *ports)
 {
     struct port_list *list = memory_new(sizeof *list);
     listeners_show(ports->listeners, list);
-    /* What is beyond `count` is 0 in both, so that they compare whole. */
-    if (!ports->is_known || memcmp(list, &ports->list, sizeof *list) != 0)
+    if (!ports->is_known || !is_same(list, &ports->list))
         for (struct port_watcher *watcher = ports->watchers; watcher; watcher = watcher->next)
             watcher->is_current = false;
     ports->list = *list;
