@@ -56,6 +56,23 @@ static inline int rig_bound(int type, uint16_t *port)
     return fd;
 }
 
+/* The upstream server's two sockets have one port: whatever is free for both. */
+static inline void rig_bind_upstream(struct rig *rig, uint16_t *port)
+{
+    for (int tries = 0; tries < 100; tries++) {
+        *port = 0;
+        rig->udp = rig_bound(SOCK_DGRAM, port);
+        struct sockaddr_in at = rig_loopback(*port);
+        rig->tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (bind(rig->tcp, (struct sockaddr *)&at, sizeof at) == 0 && listen(rig->tcp, 512) == 0)
+            return;
+        close(rig->udp);
+        close(rig->tcp);
+    }
+    (void)fprintf(stderr, "no port is free for both UDP and TCP\n");
+    exit(1);
+}
+
 static inline int rig_connect(uint16_t port)
 {
     struct sockaddr_in at = rig_loopback(port);
@@ -291,8 +308,7 @@ static inline void rig_start_as(struct rig *rig, bool (*confine)(const struct eg
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
     rig->line = ends[0];
     rig_egress_end = ends[1];
-    rig->udp = rig_bound(SOCK_DGRAM, &port);
-    rig->tcp = rig_bound(SOCK_STREAM, &port);
+    rig_bind_upstream(rig, &port);
     rig->web = rig_bound(SOCK_STREAM, &web_port);
     rig_web_port = web_port;
     struct launcher_egress_message config = {.type = EG_CONFIG,
@@ -312,6 +328,8 @@ static inline void rig_start_as(struct rig *rig, bool (*confine)(const struct eg
     int fds[EG_FDS];
     size_t count = 0;
     CHECK(launcher_egress_receive(rig->line, &ready, EG_FROM_EGRESS, fds, &count, &err) == 1 && ready.type == EG_READY);
+    if (check_failures > 0)
+        exit(1); /* nothing would be answered */
     pthread_create(&rig->launcher, NULL, rig_launcher, rig);
     pthread_create(&rig->upstream, NULL, rig_upstream, rig);
 }
