@@ -276,27 +276,27 @@ static void take_query_in_time(struct stream *stream)
     stream->timer = loop_timer_start(server->sandbox->house->loop, now_ns + RATE_WAIT_NS, on_stream_waited, stream);
 }
 
+/* How long the query is, with its length; 0 while that is not known. */
+static size_t query_bytes(const struct stream *stream)
+{
+    return stream->in_bytes < LENGTH_BYTES ? 0 : LENGTH_BYTES + (size_t)(stream->in[0] << 8 | stream->in[1]);
+}
+
 /* Reads no further than one query, so that a next one waits in the socket. */
 static void on_stream_readable(void *cookie)
 {
     struct stream *stream = cookie;
-    size_t wanted = LENGTH_BYTES;
-    if (stream->in_bytes >= LENGTH_BYTES)
-        wanted += (size_t)(stream->in[0] << 8 | stream->in[1]);
-    if (wanted > sizeof stream->in || (stream->in_bytes >= LENGTH_BYTES && wanted == LENGTH_BYTES)) {
-        stream_free(stream);
-        return;
-    }
+    size_t wanted = query_bytes(stream);
+    wanted = wanted > 0 ? wanted : LENGTH_BYTES;
     ssize_t got =
         recv(loop_watch_fd(stream->watch), stream->in + stream->in_bytes, wanted - stream->in_bytes, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (got <= 0) {
+    stream->in_bytes += got > 0 ? (size_t)got : 0;
+    wanted = query_bytes(stream);
+    if (got <= 0 || wanted == LENGTH_BYTES || wanted > sizeof stream->in)
         stream_free(stream);
-        return;
-    }
-    stream->in_bytes += (size_t)got;
-    if (wanted > LENGTH_BYTES && stream->in_bytes == wanted)
+    else if (wanted > 0 && stream->in_bytes == wanted)
         take_query_in_time(stream);
 }
 
