@@ -3,7 +3,7 @@
 #include "sandboxd/dialects/plane.h"
 
 #include "sandboxd/sandbox/files.h"
-#include "sandboxd/sandbox/kernels.h"
+#include "sandboxd/sandbox/kernels/kernels.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"

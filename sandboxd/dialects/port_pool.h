@@ -3,7 +3,7 @@
  * judged before, for each request. */
 #pragma once
 
-#include "sandboxd/sandbox/ports.h"
+#include "sandboxd/sandbox/ports/ports.h"
 #include "shared/base/cleanup.h"
 #include "shared/http/loop.h"
 

@@ -1,7 +1,7 @@
 #include "sandboxd/dialects/port_relay.h"
 
 #include "sandboxd/dialects/port_pool.h"
-#include "sandboxd/sandbox/ports.h"
+#include "sandboxd/sandbox/ports/ports.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 

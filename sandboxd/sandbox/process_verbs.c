@@ -2,7 +2,7 @@
 #include "sandboxd/sandbox/programs.h"
 #include "sandboxd/sandbox/sandbox_internal.h"
 
-#include "sandboxd/sandbox/kernels.h"
+#include "sandboxd/sandbox/kernels/kernels.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/random.h"

@@ -1,10 +1,10 @@
 /* sandbox.c - the life of one sandbox on its loop: told of by the launcher, reached at init, used, ended. */
 #include "sandboxd/sandbox/sandbox_internal.h"
 
-#include "sandboxd/sandbox/executions_internal.h"
+#include "sandboxd/sandbox/executions/executions_internal.h"
 #include "sandboxd/sandbox/files_pool.h"
 #include "sandboxd/sandbox/paused_marks.h"
-#include "sandboxd/sandbox/ports_internal.h"
+#include "sandboxd/sandbox/ports/ports_internal.h"
 #include "sandboxd/sandbox/programs.h"
 #include "sandboxd/sandbox/usage.h"
 #include "shared/base/clock.h"

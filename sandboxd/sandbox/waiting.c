@@ -2,7 +2,7 @@
 #include "sandboxd/sandbox/sandbox_internal.h"
 
 #include "sandboxd/sandbox/files_pool.h"
-#include "sandboxd/sandbox/ports_internal.h"
+#include "sandboxd/sandbox/ports/ports_internal.h"
 #include "shared/base/clock.h"
 
 enum { WAITING_MAX = 256 };

@@ -1,6 +1,6 @@
 /* kernel_frames_fuzz.c - any bytes as what a context's process writes. In whatever pieces they come the same frames are
  * read out of them, and what is told of one has the types that the header promises and can be told on. */
-#include "sandboxd/sandbox/kernel_frames.h"
+#include "sandboxd/sandbox/kernels/kernel_frames.h"
 
 #include <stdint.h>
 #include <stdlib.h>

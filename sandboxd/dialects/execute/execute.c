@@ -4,7 +4,7 @@
 #include "sandboxd/dialects/execute/execute_request.h"
 #include "sandboxd/dialects/execute/execute_result.h"
 #include "sandboxd/dialects/plane.h"
-#include "sandboxd/sandbox/artifacts.h"
+#include "sandboxd/sandbox/executions/artifacts.h"
 #include "sandboxd/sandbox/files.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"

@@ -1,7 +1,7 @@
 /** execute_request.h - the body of POST /execute: JSON into an order, every field checked. */
 #pragma once
 
-#include "sandboxd/sandbox/executions.h"
+#include "sandboxd/sandbox/executions/executions.h"
 
 #include <jansson.h>
 

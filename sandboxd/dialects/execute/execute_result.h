@@ -1,7 +1,7 @@
 /** execute_result.h - a result as JSON. */
 #pragma once
 
-#include "sandboxd/sandbox/executions.h"
+#include "sandboxd/sandbox/executions/executions.h"
 
 #include <jansson.h>
 

@@ -1,7 +1,7 @@
 /** kernel_outcome.h - a run as one JSON: what its events add up to, within bounds. */
 #pragma once
 
-#include "sandboxd/sandbox/kernel_run.h"
+#include "sandboxd/sandbox/kernels/kernel_run.h"
 #include "shared/base/text.h"
 
 #include <jansson.h>

@@ -1,7 +1,7 @@
 /** kernel_request.h - the bodies of the routes of contexts: JSON into what the verbs take, every field checked. */
 #pragma once
 
-#include "sandboxd/sandbox/kernels.h"
+#include "sandboxd/sandbox/kernels/kernels.h"
 
 #include <jansson.h>
 

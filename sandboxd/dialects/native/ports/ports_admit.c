@@ -2,7 +2,7 @@
 #include "sandboxd/dialects/native/ports/ports_admit.h"
 
 #include "sandboxd/dialects/plane.h"
-#include "sandboxd/sandbox/ports.h"
+#include "sandboxd/sandbox/ports/ports.h"
 
 #include <stdio.h>
 

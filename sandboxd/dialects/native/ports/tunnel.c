@@ -5,7 +5,7 @@
 #include "sandboxd/dialects/native/events.h"
 #include "sandboxd/dialects/native/ports/ports_admit.h"
 #include "sandboxd/dialects/plane.h"
-#include "sandboxd/sandbox/ports.h"
+#include "sandboxd/sandbox/ports/ports.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/http/websocket.h"

@@ -1,6 +1,6 @@
 #include "sandboxd/dialects/native/previews/preview_rules.h"
 
-#include "sandboxd/sandbox/ports.h"
+#include "sandboxd/sandbox/ports/ports.h"
 #include "shared/base/memory.h"
 #include "shared/capability/capability.h"
 

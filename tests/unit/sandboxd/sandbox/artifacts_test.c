@@ -1,7 +1,7 @@
 /* Tickets: each opens one file of one execution of one sandbox, once, and not for long; there are not too many. */
-#include "sandboxd/sandbox/artifacts.h"
+#include "sandboxd/sandbox/executions/artifacts.h"
 
-#include "sandboxd/sandbox/executions_internal.h"
+#include "sandboxd/sandbox/executions/executions_internal.h"
 #include "sandboxd/sandbox/sandbox_internal.h"
 #include "shared/base/clock.h"
 #include "tests/unit/check.h"

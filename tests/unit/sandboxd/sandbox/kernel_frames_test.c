@@ -1,5 +1,5 @@
 /* kernel_frames_test.c - lines out of pieces, frames out of lines, and what is no frame. */
-#include "sandboxd/sandbox/kernel_frames.h"
+#include "sandboxd/sandbox/kernels/kernel_frames.h"
 
 #include "shared/base/memory.h"
 #include "tests/unit/check.h"

@@ -1,9 +1,9 @@
 /* kernels_test.c - contexts as another front finds them, with this test for init and for the driver inside: what is
  * run, told, waited for, lost, and what a hostile process can do to it. */
-#include "sandboxd/sandbox/kernels.h"
+#include "sandboxd/sandbox/kernels/kernels.h"
 
-#include "sandboxd/sandbox/kernel_parser.h"
-#include "sandboxd/sandbox/kernels_internal.h"
+#include "sandboxd/sandbox/kernels/kernel_parser.h"
+#include "sandboxd/sandbox/kernels/kernels_internal.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"

@@ -1,6 +1,6 @@
 /* ports_dial_test.c - a connection to a port, asked of an init that answers well, badly, late, or not at all. */
 #include "sandboxd/sandbox/init_link.h"
-#include "sandboxd/sandbox/ports_internal.h"
+#include "sandboxd/sandbox/ports/ports_internal.h"
 #include "shared/base/clock.h"
 #include "shared/base/fd.h"
 #include "shared/base/text.h"

@@ -1,6 +1,6 @@
 /* ports_test.c - the reader of a port, and what the kernel tells of listeners. */
-#include "sandboxd/sandbox/listeners.h"
-#include "sandboxd/sandbox/ports.h"
+#include "sandboxd/sandbox/ports/listeners.h"
+#include "sandboxd/sandbox/ports/ports.h"
 
 #include "shared/base/fd.h"
 #include "tests/unit/check.h"

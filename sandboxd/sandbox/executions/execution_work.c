@@ -1,5 +1,5 @@
 /* execution_work.c - the work folder: files into it, and its removal. */
-#include "sandboxd/sandbox/executions_internal.h"
+#include "sandboxd/sandbox/executions/executions_internal.h"
 
 #include "sandboxd/sandbox/sandbox_internal.h"
 #include "shared/base/clock.h"

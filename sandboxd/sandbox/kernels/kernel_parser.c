@@ -1,5 +1,5 @@
 /* kernel_parser.c - a thread and a queue. */
-#include "sandboxd/sandbox/kernel_parser.h"
+#include "sandboxd/sandbox/kernels/kernel_parser.h"
 
 #include "shared/base/log.h"
 #include "shared/base/memory.h"

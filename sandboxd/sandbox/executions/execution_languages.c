@@ -1,5 +1,5 @@
 /* execution_languages.c - what a client calls a language, and how its programs are started. */
-#include "sandboxd/sandbox/executions_internal.h"
+#include "sandboxd/sandbox/executions/executions_internal.h"
 
 #include "sandboxd/helpers/drivers/drivers.h"
 #include "shared/base/memory.h"

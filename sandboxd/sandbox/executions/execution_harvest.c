@@ -1,6 +1,6 @@
 /* execution_harvest.c - what a program left below ./artifacts: listed once, then opened one by one. Only regular files
  * count; the helper follows no link out of the work folder. */
-#include "sandboxd/sandbox/executions_internal.h"
+#include "sandboxd/sandbox/executions/executions_internal.h"
 
 #include "shared/base/memory.h"
 

@@ -1,5 +1,5 @@
 /* kernel_frames.c - lines out of bytes, frames out of lines. */
-#include "sandboxd/sandbox/kernel_frames.h"
+#include "sandboxd/sandbox/kernels/kernel_frames.h"
 
 #include "shared/base/memory.h"
 

@@ -1,5 +1,5 @@
 /* kernel.c - one context's process: started, ended, found again. */
-#include "sandboxd/sandbox/kernels_internal.h"
+#include "sandboxd/sandbox/kernels/kernels_internal.h"
 
 #include "shared/base/clock.h"
 #include "shared/base/log.h"

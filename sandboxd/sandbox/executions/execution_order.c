@@ -1,5 +1,5 @@
 /* execution_order.c - what is to be run, and which names its files may have. */
-#include "sandboxd/sandbox/executions_internal.h"
+#include "sandboxd/sandbox/executions/executions_internal.h"
 
 #include "shared/base/memory.h"
 

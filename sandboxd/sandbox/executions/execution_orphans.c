@@ -1,5 +1,5 @@
 /* execution_orphans.c - executions of a front that is gone: nobody waits for their answers any more. */
-#include "sandboxd/sandbox/executions_internal.h"
+#include "sandboxd/sandbox/executions/executions_internal.h"
 
 #include "sandboxd/sandbox/sandbox_internal.h"
 #include "shared/base/log.h"

@@ -1,7 +1,7 @@
 /* kernel_output.c - what one context's process writes: lines, frames, and its end. */
-#include "sandboxd/sandbox/kernels_internal.h"
+#include "sandboxd/sandbox/kernels/kernels_internal.h"
 
-#include "sandboxd/sandbox/kernel_parser.h"
+#include "sandboxd/sandbox/kernels/kernel_parser.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 

@@ -2,7 +2,7 @@
  * would stand still for it. One after the other. */
 #pragma once
 
-#include "sandboxd/sandbox/kernel_frames.h"
+#include "sandboxd/sandbox/kernels/kernel_frames.h"
 
 struct kernel_parser;
 

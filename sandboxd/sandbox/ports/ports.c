@@ -1,6 +1,6 @@
 /* ports.c - connections to a sandbox's ports: asked of init, checked, waited for. What comes from init is looked at
  * before it is given on: it might be no socket at all. */
-#include "sandboxd/sandbox/ports_internal.h"
+#include "sandboxd/sandbox/ports/ports_internal.h"
 
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"

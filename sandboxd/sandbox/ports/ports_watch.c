@@ -1,8 +1,8 @@
 /* ports_watch.c - which ports somebody listens at: told once to those who ask, and to watchers whenever it changes. The
  * socket that asks the kernel is had from init when it is first needed; there is one look at a time, for all. */
-#include "sandboxd/sandbox/ports_internal.h"
+#include "sandboxd/sandbox/ports/ports_internal.h"
 
-#include "sandboxd/sandbox/listeners.h"
+#include "sandboxd/sandbox/ports/listeners.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 

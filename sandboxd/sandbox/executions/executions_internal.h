@@ -2,7 +2,7 @@
  * what is known of them over all loops. */
 #pragma once
 
-#include "sandboxd/sandbox/executions.h"
+#include "sandboxd/sandbox/executions/executions.h"
 #include "sandboxd/sandbox/files.h"
 
 #define EXECUTION_COMMAND      "execution." /* what the ids of their commands begin with */

@@ -1,6 +1,6 @@
 /* executions.c - one execution, step by step: its files are written, it runs, what it left is collected, its folder
  * goes. A timer watches over all of it, so that the client is answered while it still waits. */
-#include "sandboxd/sandbox/executions_internal.h"
+#include "sandboxd/sandbox/executions/executions_internal.h"
 
 #include "sandboxd/sandbox/sandbox_internal.h"
 #include "shared/base/clock.h"

@@ -1,5 +1,5 @@
 /* kernel_run.c - a queue with two ends. */
-#include "sandboxd/sandbox/kernel_run.h"
+#include "sandboxd/sandbox/kernels/kernel_run.h"
 
 #include "shared/base/memory.h"
 

@@ -1,8 +1,8 @@
 /** kernels_internal.h - what the files of contexts share. Everything here belongs to the sandbox's loop. */
 #pragma once
 
-#include "sandboxd/sandbox/kernel_frames.h"
-#include "sandboxd/sandbox/kernels.h"
+#include "sandboxd/sandbox/kernels/kernel_frames.h"
+#include "sandboxd/sandbox/kernels/kernels.h"
 #include "sandboxd/sandbox/sandbox_internal.h"
 
 #define KERNEL_LARGE_BYTES (256 * 1024) /* a line that is longer is one of at most: */

@@ -1,7 +1,7 @@
 /** ports_internal.h - what ports.c and ports_watch.c share with the sandbox they belong to. Its loop. */
 #pragma once
 
-#include "sandboxd/sandbox/ports.h"
+#include "sandboxd/sandbox/ports/ports.h"
 #include "sandboxd/sandbox/sandbox_internal.h"
 
 /** What a sandbox has of this room; made when it is first used. */

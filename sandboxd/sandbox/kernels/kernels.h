@@ -6,8 +6,8 @@
 #pragma once
 
 #include "sandboxd/helpers/drivers/drivers.h"
-#include "sandboxd/sandbox/kernel_frames.h"
-#include "sandboxd/sandbox/kernel_run.h"
+#include "sandboxd/sandbox/kernels/kernel_frames.h"
+#include "sandboxd/sandbox/kernels/kernel_run.h"
 #include "sandboxd/sandbox/sandboxes.h"
 
 #define KERNEL_ID_BYTES    49 /* with NUL: 1..48 of A-Za-z0-9._- */

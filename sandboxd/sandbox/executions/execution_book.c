@@ -1,7 +1,7 @@
 /* execution_book.c - what is known of executions over all loops: how many run in each sandbox, and the files that wait
  * under a ticket for their one download. One mutex, held for moments. */
-#include "sandboxd/sandbox/artifacts.h"
-#include "sandboxd/sandbox/executions_internal.h"
+#include "sandboxd/sandbox/executions/artifacts.h"
+#include "sandboxd/sandbox/executions/executions_internal.h"
 
 #include "sandboxd/sandbox/sandbox_internal.h"
 #include "shared/base/clock.h"

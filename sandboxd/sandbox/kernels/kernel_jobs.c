@@ -1,5 +1,5 @@
 /* kernel_jobs.c - what a context runs: one after the other, each in its time, each told to who asked for it. */
-#include "sandboxd/sandbox/kernels_internal.h"
+#include "sandboxd/sandbox/kernels/kernels_internal.h"
 
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"

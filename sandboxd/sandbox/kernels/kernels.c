@@ -1,7 +1,7 @@
 /* kernels.c - the contexts of a sandbox: how they are asked for, found, and found again. */
-#include "sandboxd/sandbox/kernels.h"
+#include "sandboxd/sandbox/kernels/kernels.h"
 
-#include "sandboxd/sandbox/kernels_internal.h"
+#include "sandboxd/sandbox/kernels/kernels_internal.h"
 #include "shared/base/memory.h"
 #include "shared/base/random.h"
 #include "shared/base/text.h"

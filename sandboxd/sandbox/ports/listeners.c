@@ -1,8 +1,8 @@
 /* listeners.c - see listeners.h. Two dumps, IPv4 and IPv6. The kernel bounds what is in a packet, the number of sockets
  * only the sandbox's limits: so nothing is kept but a byte a port. */
-#include "sandboxd/sandbox/listeners.h"
+#include "sandboxd/sandbox/ports/listeners.h"
 
-#include "sandboxd/sandbox/ports.h"
+#include "sandboxd/sandbox/ports/ports.h"
 #include "shared/base/memory.h"
 
 #include <arpa/inet.h>
