@@ -1,6 +1,6 @@
 #include "sandboxd/dialects/port_relay.h"
 
-#include "sandboxd/dialects/port_pool.h"
+#include "sandboxd/sandbox/ports/port_pool.h"
 #include "sandboxd/sandbox/ports/ports.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"

@@ -10,7 +10,7 @@
 #include "sandboxd/dialects/native/previews/previews.h"
 #include "sandboxd/dialects/native/socket/socket.h"
 #include "sandboxd/dialects/node.h"
-#include "sandboxd/dialects/port_pool.h"
+#include "sandboxd/sandbox/ports/port_pool.h"
 #include "sandboxd/front/authorize.h"
 #include "sandboxd/front/heartbeat.h"
 #include "sandboxd/front/ship.h"

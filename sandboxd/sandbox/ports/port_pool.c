@@ -1,4 +1,4 @@
-#include "sandboxd/dialects/port_pool.h"
+#include "sandboxd/sandbox/ports/port_pool.h"
 
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
