@@ -65,8 +65,8 @@ bool remote_kernel_specs(const struct grant *grant, json_t **reply, struct error
 static bool ask_of(const struct grant *grant, const char *method, const char *id, const char *verb, json_t **reply,
                    struct error *err)
 {
-    if (!text_is_made_of(id, 48, "._-"))
-        return error_set(err, ERROR_INVALID, "a context's name is 1 to 48 of A-Z a-z 0-9 . _ -");
+    if (!text_is_name(id, 48))
+        return error_set(err, ERROR_INVALID, "a context's name is 1 to 48 of A-Z a-z 0-9 . _ -, not . or ..");
     AUTO_FREE char *path = memory_printf("kernels/%s%s", id, verb);
     return ask(grant, method, path, NULL, START_MS, reply, err);
 }

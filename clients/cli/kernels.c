@@ -86,8 +86,10 @@ static bool do_remove(const struct kernels_options *options, const struct grant 
                       json_t **reply, struct error *err)
 {
     (void)options;
+    if (!remote_kernel_remove(grant, name, err))
+        return false;
     *reply = json_pack("{s:s}", "id", name);
-    return remote_kernel_remove(grant, name, err);
+    return true;
 }
 
 static void print_row(const json_t *kernel)

@@ -145,8 +145,8 @@ static int check_context(const struct run_options *options)
         return cli_usage("run", "a context is given CODE, -c CODE, --file FILE, or - for stdin");
     if (options->detach || options->user || options->is_command)
         return cli_usage("run", "a context takes code, and no --detach or --user");
-    if (options->context && !text_is_made_of(options->context, 48, "._-"))
-        return cli_usage("run", "--context wants a name of 1 to 48 letters, digits, dots, _ or -");
+    if (options->context && !text_is_name(options->context, 48))
+        return cli_usage("run", "--context wants a name of 1 to 48 letters, digits, dots, _ or -, not . or ..");
     return 0;
 }
 

@@ -21,8 +21,9 @@ struct running {
     const struct grant *grant;
     const char *id;
     struct context_view view;
-    struct error error; /* of showing */
-    json_t *collected;  /* --json */
+    struct error error;   /* of showing */
+    json_t *collected;    /* --json */
+    struct text texts[2]; /* of it: stdout, stderr */
     char status[16];
     int interrupted; /* so often it was told */
 };
@@ -41,13 +42,17 @@ bool run_context_only(const char *language)
 
 /* ---- events ---- */
 
-static void add_text(json_t *object, const char *name, const json_t *event)
+static void add_text(struct text *text, const json_t *event)
 {
-    const json_t *before = json_object_get(object, name), *more = json_object_get(event, "text");
-    AUTO_TEXT text = {0};
-    text_append(&text, before ? json_string_value(before) : "", json_string_length(before));
-    text_append(&text, more ? json_string_value(more) : "", json_string_length(more));
-    json_object_set_new(object, name, json_stringn(text.data ? text.data : "", text.length));
+    const json_t *more = json_object_get(event, "text");
+    text_append(text, json_is_string(more) ? json_string_value(more) : "", json_string_length(more));
+}
+
+static json_t *take_text(struct text *text)
+{
+    json_t *value = json_stringn(text->data ? text->data : "", text->length);
+    text_done(text);
+    return value;
 }
 
 static json_t *without_type(const json_t *event)
@@ -57,11 +62,14 @@ static json_t *without_type(const json_t *event)
     return copy;
 }
 
-static void collect(json_t *object, const json_t *event)
+static void collect(struct running *running, const json_t *event)
 {
+    json_t *object = running->collected;
     const char *type = json_string_value(json_object_get(event, "type"));
-    if (strcmp(type, "stdout") == 0 || strcmp(type, "stderr") == 0)
-        add_text(object, type, event);
+    if (strcmp(type, "stdout") == 0)
+        add_text(&running->texts[0], event);
+    else if (strcmp(type, "stderr") == 0)
+        add_text(&running->texts[1], event);
     else if (strcmp(type, "display") == 0)
         json_array_append_new(json_object_get(object, "displays"), without_type(event));
     else if (strcmp(type, "result") == 0 || strcmp(type, "error") == 0)
@@ -93,7 +101,7 @@ static bool on_event(void *cookie, const json_t *event)
     if (strcmp(type, "done") == 0)
         take_done(running, event);
     if (running->wanted->json) {
-        collect(running->collected, event);
+        collect(running, event);
         return true;
     }
     return context_view_event(&running->view, event, &running->error);
@@ -135,6 +143,13 @@ static int fail(const struct run_context *wanted, const struct error *err)
     return cli_fail(err, is_lost ? hint : NULL, CLI_NO_SANDBOX);
 }
 
+static void print_collected(struct running *running)
+{
+    json_object_set_new(running->collected, "stdout", take_text(&running->texts[0]));
+    json_object_set_new(running->collected, "stderr", take_text(&running->texts[1]));
+    cli_print_json(TAKE(running->collected));
+}
+
 static int run_in(struct running *running, struct error *err)
 {
     const struct run_context *wanted = running->wanted;
@@ -147,7 +162,7 @@ static int run_in(struct running *running, struct error *err)
                                           .cookie = running};
     if (remote_kernel_run(running->grant, &run, err)) {
         if (wanted->json)
-            cli_print_json(TAKE(running->collected));
+            print_collected(running);
         return exit_status(running);
     }
     if (interrupts > 1)
@@ -176,6 +191,8 @@ static int run_created(const struct run_context *wanted, const struct grant *gra
     int status = run_in(&running, &err);
     sigaction(SIGINT, &before, NULL);
     json_decref(running.collected);
+    text_done(&running.texts[0]);
+    text_done(&running.texts[1]);
     struct error ignored = {0};
     if (!wanted->name)
         (void)!remote_kernel_remove(grant, running.id, &ignored);

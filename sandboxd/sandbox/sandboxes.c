@@ -233,7 +233,7 @@ void verb_send(struct verb *verb)
 
 bool process_is_id(const char *id)
 {
-    return text_is_made_of(id, FRONT_INIT_ID_BYTES - 1, "._-");
+    return text_is_name(id, FRONT_INIT_ID_BYTES - 1);
 }
 
 void process_exec(struct sandboxes *all, const char *sandbox_id, struct command *command, struct follower *follower)

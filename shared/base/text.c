@@ -69,6 +69,11 @@ bool text_is_made_of(const char *text, size_t max_bytes, const char *also)
     return length > 0;
 }
 
+bool text_is_name(const char *text, size_t max_bytes)
+{
+    return text_is_made_of(text, max_bytes, "._-") && strcmp(text, ".") != 0 && strcmp(text, "..") != 0;
+}
+
 bool text_parse_u64(const char *text, size_t length, uint64_t max, uint64_t *value)
 {
     if (text == NULL || length == 0 || (length > 1 && text[0] == '0'))

@@ -22,6 +22,8 @@ bool text_starts_with(const char *text, const char *prefix) MUST_USE;
 
 /** True when `text` is 1..max_bytes long and every byte is a letter, a digit or one of `also`. */
 bool text_is_made_of(const char *text, size_t max_bytes, const char *also) MUST_USE;
+/** The same with `also` "._-", and neither "." nor "..": no URL's path reaches what has such a name. */
+bool text_is_name(const char *text, size_t max_bytes) MUST_USE;
 
 /** A decimal number: digits only, no sign, no blank, no leading zero (but "0"), at most `max`. */
 bool text_parse_u64(const char *text, size_t length, uint64_t max, uint64_t *value) MUST_USE;

@@ -246,6 +246,18 @@ Rich()""")
         self.assertEqual(self.value(name, "1"), "1")
         self.assertEqual(self.ask("POST", "/kernels", {"cwd": "/no/such"}).code, "INVALID_REQUEST")
 
+    def test_variables_that_a_start_looks_at(self):
+        """What the process that contexts are forked from has already looked at is looked at anew."""
+        self.deployment.shell(self.grant, "mkdir -p /tmp/preloaded && cp -L $(ldd /bin/ls | sed -n 's/.*=> \\(.*libselinux[^ ]*\\).*/\\1/p') "
+                                          "/tmp/preloaded/libforkedornot.so")
+        name = self.new(env={"LD_LIBRARY_PATH": "/tmp/preloaded"})
+        self.assertEqual(self.run_code(name, "import ctypes; n = ctypes.CDLL('libforkedornot.so')")["status"], "ok")
+
+    def test_no_name_that_no_path_reaches(self):
+        for body in ({"id": "."}, {"name": ".."}):
+            self.assertEqual(self.ask("POST", "/kernels", body).status, 400, body)
+            self.assertEqual(self.deployment.exec(self.grant, cmd="true", id=list(body.values())[0]).status, 400, body)
+
     def test_a_context_is_a_command_and_no_client_writes_to_it(self):
         name = self.new()
         process = self.state(name)["process"]
@@ -735,7 +747,7 @@ class CommandLine(unittest.TestCase):
         self.parley("run", "--context", "a", "--timeout", "0.5", "import time; time.sleep(60)", status=124)
         for words in (["run", "--context", "a"], ["run", "--context", "a/b", "1"], ["run", "--context", "a", "1", "2"],
                       ["run", "--context", "a", "--file", "x", "1"], ["run", "--context", "a", "-d", "1"],
-                      ["run", "--file", "x"], ["kernels", "what"], ["kernels", "rm"]):
+                      ["run", "--file", "x"], ["kernels", "what"], ["kernels", "rm"], ["run", "--context", "..", "1"]):
             self.parley(*words, status=2)
 
     def test_one_that_is_lost(self):

@@ -156,7 +156,7 @@ static bool parse_detach(struct parsing *parsing, const json_t *value, struct er
 static bool parse_id(struct parsing *parsing, const json_t *value, struct error *err)
 {
     if (!json_is_string(value) || !process_is_id(json_string_value(value)))
-        return error_set(err, ERROR_INVALID, "id: 1 to 64 of A-Z a-z 0-9 . _ -");
+        return error_set(err, ERROR_INVALID, "id: 1 to 64 of A-Z a-z 0-9 . _ -, not . or ..");
     if (!command_check_client_id(json_string_value(value), err))
         return error_prefix(err, "id");
     return text_copy(parsing->command->id, sizeof parsing->command->id, json_string_value(value));

@@ -10,7 +10,7 @@
 
 bool kernel_is_id(const char *id)
 {
-    return text_is_made_of(id, KERNEL_ID_BYTES - 1, "._-");
+    return text_is_name(id, KERNEL_ID_BYTES - 1);
 }
 
 bool kernel_is_process(const char *process_id)

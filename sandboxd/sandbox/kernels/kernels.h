@@ -10,7 +10,7 @@
 #include "sandboxd/sandbox/kernels/kernel_run.h"
 #include "sandboxd/sandbox/sandboxes.h"
 
-#define KERNEL_ID_BYTES    49 /* with NUL: 1..48 of A-Za-z0-9._- */
+#define KERNEL_ID_BYTES    49 /* with NUL: 1..48 of A-Za-z0-9._-, not "." or ".." */
 #define KERNEL_WAITING_MAX 32 /* runs of a context that wait */
 #define KERNELS_MAX        64 /* contexts of a sandbox, lost ones too */
 #define KERNEL_START_MS    60000

@@ -31,7 +31,7 @@ static bool parse_id(struct kernel_create *create, const json_t *body, struct er
         return error_set(err, ERROR_INVALID, "id and name are the same: give one");
     id = id ? id : name;
     if (id && (!json_is_string(id) || !kernel_is_id(json_string_value(id))))
-        return error_set(err, ERROR_INVALID, "id: 1 to %d of A-Z a-z 0-9 . _ -", KERNEL_ID_BYTES - 1);
+        return error_set(err, ERROR_INVALID, "id: 1 to %d of A-Z a-z 0-9 . _ -, not . or ..", KERNEL_ID_BYTES - 1);
     create->id = json_string_value(id);
     return true;
 }

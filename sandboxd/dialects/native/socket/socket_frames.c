@@ -72,7 +72,7 @@ static bool parse_attach(struct socket_frame *frame, const json_t *object, struc
         return false;
     if (!json_is_string(id) || !process_is_id(json_string_value(id)) ||
         !text_copy(frame->id, sizeof frame->id, json_string_value(id)))
-        return error_set(err, ERROR_INVALID, "id: 1 to 64 of A-Z a-z 0-9 . _ -");
+        return error_set(err, ERROR_INVALID, "id: 1 to 64 of A-Z a-z 0-9 . _ -, not . or ..");
     return take_offset(object, "stdout_offset", &frame->offsets[OUTPUT_STDOUT], err) &&
            take_offset(object, "stderr_offset", &frame->offsets[OUTPUT_STDERR], err) &&
            take_mode(object, &frame->mode, err) && take_switch(object, "bin", &frame->binary, err) &&

@@ -1,11 +1,11 @@
 # script.py - a file run as `python3 path argument...` would, in a process that was forked from one already started.
 # Where the two could differ, it is replaced by a new interpreter: exec(2) costs milliseconds, a difference trust.
 
-INTERPRETER_VARIABLES = ("LANG", "LANGUAGE", "LC_", "PYTHON", "HOME", "VIRTUAL_ENV", "__PYVENV")
+INTERPRETER_VARIABLES = ("LANG", "LANGUAGE", "LC_", "PYTHON", "HOME", "VIRTUAL_ENV", "__PYVENV", "LD_", "GLIBC_", "MALLOC_", "OPENSSL_")
 
 
 def interpreter_view(environment):
-    """The variables that an interpreter looks at when it starts."""
+    """The variables that an interpreter, and what loads it, looks at when it starts."""
     return {name: value for name, value in environment.items() if name.startswith(INTERPRETER_VARIABLES)}
 
 

@@ -27,6 +27,8 @@ static void test_copies(void)
     CHECK(!text_is_made_of("", 5, "-_") && !text_is_made_of(NULL, 5, "-_"));
     CHECK(!text_is_made_of("a/b", 5, "-_") && !text_is_made_of("a\xC3\xA4", 5, "-_") &&
           !text_is_made_of("a\nb", 9, ""));
+    CHECK(text_is_name("a.b_-", 5) && text_is_name("...", 3) && !text_is_name("...", 2) && !text_is_name("", 5));
+    CHECK(!text_is_name(".", 5) && !text_is_name("..", 5) && !text_is_name("a/b", 5));
 }
 
 static bool parses(const char *text, uint64_t max, uint64_t *value)
