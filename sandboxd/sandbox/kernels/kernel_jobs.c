@@ -352,7 +352,9 @@ static void tell_frame(struct kernel *kernel, struct kernel_frame *frame)
 {
     struct kernel_job *job = kernel->current;
     bool is_left = is_left_out(job, frame);
-    if (!is_left)
+    if (!is_left && frame->text)
+        kernel_run_put_text(job->run, type_of(frame->kind), TAKE(frame->text), frame->cost);
+    else if (!is_left)
         kernel_run_put(job->run, KERNEL_EVENT_TOLD, type_of(frame->kind), TAKE(frame->body), frame->cost);
     else if (!job->told_left_out)
         kernel_note(kernel, "[parley: left out: what it wrote once it was interrupted]\n");
@@ -366,8 +368,6 @@ static void take_of_current(struct kernel *kernel, struct kernel_frame *frame)
         on_begun(kernel);
     else if (frame->kind == KERNEL_FRAME_DONE)
         on_done(kernel, frame);
-    else if (frame->text)
-        kernel_run_put_text(kernel->current->run, type_of(frame->kind), TAKE(frame->text), frame->cost);
     else
         tell_frame(kernel, frame);
 }

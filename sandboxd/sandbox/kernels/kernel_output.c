@@ -127,12 +127,12 @@ static void on_large_timer(void *cookie)
 {
     struct kernel *kernel = cookie;
     kernel->large_timer = NULL;
-    if (kernel_is_frozen(kernel)) {
-        set_large_timer(kernel);
+    if (kernel_lines_held(&kernel->lines) <= KERNEL_LARGE_BYTES)
+        return;
+    if (kernel_is_frozen(kernel) || kernel->parsing || kernel_waits_for_reader(kernel)) {
+        set_large_timer(kernel); /* it is not the line that is late */
         return;
     }
-    if (kernel_lines_held(&kernel->lines) <= KERNEL_LARGE_BYTES || kernel_waits_for_reader(kernel))
-        return; /* it is not the line that is late */
     kernel_end(kernel, KERNEL_IS_LOST, "its process began a frame and did not end it");
 }
 
