@@ -283,20 +283,6 @@ static void set_timer(struct launcher *launcher, uint64_t pool_due)
     (void)timerfd_settime(launcher->timer, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
-static bool lacks_network(const struct launcher *launcher, uint64_t now_boot_ns)
-{
-    return warm_is_quiet(&launcher->sandboxes, now_boot_ns) && networks_is_short(launcher->house.networks, now_boot_ns);
-}
-
-/* First what births take of. */
-static void refill(struct launcher *launcher, uint64_t now_boot_ns)
-{
-    if (lacks_network(launcher, now_boot_ns))
-        networks_refill(launcher->house.networks, now_boot_ns);
-    else
-        warm_refill(&launcher->sandboxes, now_boot_ns);
-}
-
 /* The pool is refilled when nothing waits: one birth is begun, then it is looked again. */
 static void loop(struct launcher *launcher)
 {
@@ -304,14 +290,13 @@ static void loop(struct launcher *launcher)
         struct epoll_event events[EVENTS_A_TURN];
         uint64_t pool_due = 0;
         bool may_refill = !launcher->stop_boot_ns && launcher->front.pid > 0;
-        uint64_t now = clock_boot_ns();
-        bool refills = may_refill && (warm_wanted(&launcher->sandboxes, now, &pool_due) || lacks_network(launcher, now));
+        bool refills = may_refill && warm_wanted(&launcher->sandboxes, clock_boot_ns(), &pool_due);
         set_timer(launcher, pool_due);
         int count = epoll_wait(launcher->epoll, events, EVENTS_A_TURN, refills ? 0 : -1);
         for (int i = 0; i < count; i++)
             on_event(launcher, events[i].data.u64);
         if (count == 0 && refills)
-            refill(launcher, clock_boot_ns());
+            warm_refill(&launcher->sandboxes, clock_boot_ns());
         sandboxes_turn(&launcher->sandboxes);
         serve_egress(launcher); /* before who asked hears of it: a name may be asked for at once */
         serve_front(launcher);

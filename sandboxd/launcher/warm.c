@@ -215,11 +215,6 @@ struct catalog_version *warm_wanted(struct sandboxes *all, uint64_t now_boot_ns,
     return NULL;
 }
 
-bool warm_is_quiet(const struct sandboxes *all, uint64_t now_boot_ns)
-{
-    return all->births == 0 && !all->queue && all->warm.not_before_boot_ns <= now_boot_ns;
-}
-
 void warm_refill(struct sandboxes *all, uint64_t now_boot_ns)
 {
     uint64_t when = 0;

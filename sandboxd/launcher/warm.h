@@ -63,8 +63,5 @@ void warm_end_all(struct sandboxes *all);
  * CLOCK_BOOTTIME ns, 0: at the next change. */
 struct catalog_version *warm_wanted(struct sandboxes *all, uint64_t now_boot_ns, uint64_t *when) MUST_USE;
 
-/** Whether no birth that was asked for is under way, nor was a moment ago. */
-bool warm_is_quiet(const struct sandboxes *all, uint64_t now_boot_ns) MUST_USE;
-
 /** Begins one birth of the pool, if one is due: to be called when there is nothing else to do. */
 void warm_refill(struct sandboxes *all, uint64_t now_boot_ns);

@@ -2,7 +2,7 @@
 #include "sandboxd/network/network_internal.h"
 
 #include "sandboxd/network/servers.h"
-#include "shared/base/fd.h"
+#include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
 
@@ -31,7 +31,7 @@ static bool read_options(struct networks *networks, const struct networks_option
     (void)!text_format(host->table, sizeof host->table, "parley_%08" PRIx32, hash);
     host->group = 0x40000000 | hash >> 2; /* never 0, which is everybody's; a positive number for all tools */
     host->egress_uid = options->egress_uid;
-    networks->stock_wanted = options->stock < NETWORK_STOCK_MAX ? options->stock : NETWORK_STOCK_MAX;
+    networks->stock = options->stock;
     if (!servers_parse_net(options->net, &networks->net, err))
         return false;
     if (options->servers)
@@ -40,10 +40,23 @@ static bool read_options(struct networks *networks, const struct networks_option
     return true;
 }
 
+/* Without it births go on, each a little slower. One that dies is started again at most once a second. */
+static void start_maker(struct networks *networks, uint64_t now_boot_ns)
+{
+    struct error why = {0};
+    bool is_recent = networks->maker_boot_ns && now_boot_ns - networks->maker_boot_ns < SECOND;
+    if (networks->maker.pid > 0 || networks->stock == 0 || is_recent)
+        return;
+    networks->maker_boot_ns = now_boot_ns;
+    if (!maker_start(&networks->maker, networks->stock, &why))
+        log_warn("network", "no network namespaces are made in advance: %s", why.message);
+}
+
 struct networks *networks_open(const struct networks_options *options, struct error *err)
 {
     AUTO(networks) *networks = memory_new(sizeof *networks);
     networks->home = -1;
+    networks->maker = MAKER_NONE;
     if (!read_options(networks, options, err))
         return NULL;
     networks->home = namespace_open(err);
@@ -53,15 +66,17 @@ struct networks *networks_open(const struct networks_options *options, struct er
             memory_printf("%s/forwarding-%ju", options->shared_folder, (uintmax_t)home.st_ino);
     networks->netlink = networks->home < 0 ? NULL : netlink_new(err);
     networks->nft = networks->netlink ? nft_new(err) : NULL;
-    return networks->nft ? TAKE(networks) : NULL;
+    if (!networks->nft)
+        return NULL;
+    start_maker(networks, clock_boot_ns());
+    return TAKE(networks);
 }
 
 void networks_free(struct networks *networks)
 {
     if (!networks)
         return;
-    for (size_t i = 0; i < networks->stock_count; i++)
-        close(networks->stock[i]);
+    maker_stop(&networks->maker);
     if (networks->home >= 0)
         close(networks->home);
     netlink_free(networks->netlink);
@@ -70,32 +85,13 @@ void networks_free(struct networks *networks)
     free(networks);
 }
 
-/* --- the stock --- */
-
 int networks_take(struct networks *networks, struct error *err)
 {
-    if (networks->stock_count > 0)
-        return networks->stock[--networks->stock_count];
+    int ready = maker_take(&networks->maker);
+    if (ready >= 0)
+        return ready;
+    start_maker(networks, clock_boot_ns());
     return namespace_make(networks->home, err);
-}
-
-bool networks_is_short(const struct networks *networks, uint64_t now_boot_ns)
-{
-    return networks->stock_count < networks->stock_wanted && now_boot_ns >= networks->refill_boot_ns;
-}
-
-void networks_refill(struct networks *networks, uint64_t now_boot_ns)
-{
-    struct error why = {0};
-    if (!networks_is_short(networks, now_boot_ns))
-        return;
-    int made = namespace_make(networks->home, &why);
-    if (made >= 0) {
-        networks->stock[networks->stock_count++] = made;
-        return;
-    }
-    log_warn("network", "no network namespace can be made in advance: %s", why.message);
-    networks->refill_boot_ns = now_boot_ns + SECOND;
 }
 
 /* --- the host --- */

@@ -16,8 +16,6 @@
 #define NETWORK_PINS_MAX  1024 /* of a sandbox at once */
 #define NETWORK_PINS_A_S  50   /* ... calls of a sandbox in a second that change something, and this many at once */
 #define NETWORK_PINS_A_CALL 128
-#define NETWORK_STOCK_MAX 256
-
 struct networks;
 struct network;
 
@@ -29,21 +27,18 @@ struct networks_options {
     const char *resolv_conf; /* "/etc/resolv.conf" */
     const char *shared_folder; /* of all deployments of the machine: "/run/parley" */
     uint32_t egress_uid;
-    uint32_t stock; /* namespaces kept ready, 0..NETWORK_STOCK_MAX */
+    uint32_t stock; /* namespaces kept ready by a process of their own; 0: each is made when it is needed */
 };
 
-/** ERROR_INVALID names the setting. Changes nothing on the host. */
+/** ERROR_INVALID names the setting. Changes nothing on the host. Forks: by a process of one thread. */
 struct networks *networks_open(const struct networks_options *options, struct error *err) MUST_USE;
 /** Lets go; what was made stays. NULL is allowed. */
 void networks_free(struct networks *networks);
 DEFINE_AUTO(networks)
 
-/** A namespace for a sandbox to be born in, of the stock or made now (0.5 ms); the caller closes it. -1 on failure. */
+/** A namespace for a sandbox to be born in, of the stock or made now (0.5 to 1 ms); the caller closes it. -1 on
+ *  failure. */
 int networks_take(struct networks *networks, struct error *err) MUST_USE;
-/** Whether the stock lacks one, and it is time to make it. */
-bool networks_is_short(const struct networks *networks, uint64_t now_boot_ns) MUST_USE;
-/** Makes one for the stock: when there is nothing else to do. One that cannot be made is left for a later second. */
-void networks_refill(struct networks *networks, uint64_t now_boot_ns);
 
 /** Whether any sandbox may go out now. */
 bool networks_have_members(const struct networks *networks) MUST_USE;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sandboxd/network/forwarding.h"
+#include "sandboxd/network/maker.h"
 #include "sandboxd/network/namespace.h"
 #include "sandboxd/network/netlink.h"
 #include "sandboxd/network/network.h"
@@ -14,9 +15,9 @@ struct networks {
     int home; /* the host's namespace */
     struct netlink *netlink;
     struct nft *nft; /* the host's */
-    int stock[NETWORK_STOCK_MAX];
-    size_t stock_count, stock_wanted;
-    uint64_t refill_boot_ns;     /* not before */
+    struct maker maker;
+    unsigned stock;              /* that the maker keeps ready; 0: there is none */
+    uint64_t maker_boot_ns;      /* when it was started last */
     uint64_t forwarding_boot_ns; /* when it was looked after; 0 not yet */
     bool is_host_ready;
     uint64_t last_number;

@@ -11,7 +11,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -120,22 +122,29 @@ static void test_stock(void)
 {
     struct error err = {0};
     AUTO(networks) *all = open_networks("/a");
-    uint64_t now = clock_boot_ns();
-    int made = 0;
-    for (; networks_is_short(all, now); made++)
-        networks_refill(all, now);
-    CHECK(made == 3);
-    networks_refill(all, now);
-    CHECK(!networks_is_short(all, now));
-    for (int i = 0; i < 4; i++) { /* one more than there are */
+    pid_t maker = all->maker.pid;
+    CHECK(maker > 0);
+    for (int i = 0; i < 8; i++) { /* of those that are ready, made now, by the next maker */
+        if (i == 5)
+            CHECK(kill(maker, SIGKILL) == 0);
         AUTO_FD int taken = networks_take(all, &err);
         CHECK(taken >= 0);
+        usleep(i == 5 || i == 1 ? 50000 : 0);
         CHECK(namespace_enter(taken, &err));
         CHECK(says("ip -br link; cat /proc/sys/net/ipv4/ip_unprivileged_port_start", "lo "));
         CHECK(!says("ip -br link", "eth") && says("ip -br addr show lo", "127.0.0.1/8"));
         namespace_leave(all->home);
     }
     CHECK(says("ip -br link", "eth9"));
+    all->maker_boot_ns = 0; /* a second later */
+    AUTO_FD int more UNUSED = networks_take(all, &err);
+    CHECK(all->maker.pid > 0 && all->maker.pid != maker);
+    for (int i = 0; i < 3; i++) { /* it has three ready, all different ones */
+        struct pollfd ready = {.fd = all->maker.socket, .events = POLLIN};
+        CHECK(poll(&ready, 1, 20000) == 1);
+        AUTO_FD int taken = maker_take(&all->maker);
+        CHECK(taken >= 0);
+    }
 }
 
 static void test_ways(struct networks *all, int far_listener)
