@@ -178,12 +178,17 @@ class ExecuteOnce(unittest.TestCase):
     def test_the_negotiators_audit_has_it(self):
         done = self.client().execute("print('audited')")
         self.await_gone()
+        wanted = {"negotiate", "release", "code.execute", "exec", "exec.end"}
         until, actions = time.monotonic() + 30, set()
-        while time.monotonic() < until and not {"negotiate", "release", "exec", "exec.end"} <= actions:
+        while time.monotonic() < until and not wanted <= actions:
             records = self.deployment.request("GET", f"/audit?sandbox={done.sandbox_id}").json["records"]
             actions = {record["action"] for record in records}
             time.sleep(0.2)
-        self.assertLessEqual({"negotiate", "release", "exec", "exec.end"}, actions)
+        self.assertLessEqual(wanted, actions)
+        code = next(record for record in records if record["action"] == "code.execute")
+        self.assertRegex(code["detail"], r"^file=main\.py size=16 files=0 code=print\('audited'\)$")
+        self.assertEqual(code["request_id"],
+                         next(record for record in records if record["action"] == "exec")["request_id"])
         self.assertTrue(all((record.get("thread") or record.get("thread_id") or "execute-").startswith("execute-")
                             for record in records), records)
 

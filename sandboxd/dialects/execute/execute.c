@@ -118,8 +118,24 @@ static uint64_t begun_at(const struct http_request *request)
     return now > past ? now - past : 0;
 }
 
+/* What its `exec` record, of the same request, does not say. The code is cut and left out as command lines are. */
+static bool record(const struct http_request *request, const struct execution_order *order, struct error *err)
+{
+    const struct execution_file *code = &order->files[0];
+    size_t kept = code->size < SPOOL_COMMAND_MAX ? code->size : SPOOL_COMMAND_MAX;
+    kept = plane_of(request)->omit_argv ? 0 : text_utf8_prefix(code->data, kept);
+    return plane_audit(request, err, "code.execute", "file=%s size=%zu files=%zu%s%.*s", code->path, code->size,
+                       order->file_count - 1, kept ? " code=" : "", (int)kept, code->data);
+}
+
 static void start(struct http_request *request, const struct execute_request *asked)
 {
+    struct error err = {0};
+    if (!record(request, asked->order, &err)) {
+        execution_order_free(asked->order);
+        http_reply_error(request, &err);
+        return;
+    }
     struct run *run = memory_new(sizeof *run);
     double margin = execute_request_margin(asked->timeout_s);
     uint64_t begun = begun_at(request);
