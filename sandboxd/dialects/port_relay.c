@@ -26,14 +26,7 @@ static struct port_pool *pool_of(const struct passage *passage)
 
 static void free_passage(struct passage *passage)
 {
-    for (size_t i = 0; i < passage->order.header_count; i++) {
-        free((char *)(uintptr_t)passage->order.headers[i].name);
-        free((char *)(uintptr_t)passage->order.headers[i].value);
-    }
-    free((void *)(uintptr_t)passage->order.headers);
-    free((char *)(uintptr_t)passage->order.target);
-    free((char *)(uintptr_t)passage->order.host);
-    free((void *)(uintptr_t)passage->order.body);
+    http_proxy_order_done(&passage->order);
     free(passage);
 }
 
@@ -159,22 +152,10 @@ static struct loop_watch *find_idle(const struct passage *passage, const struct 
     return port_pool_take(pool_of(passage), passage->sandbox_id, passage->port);
 }
 
-static void copy_order(struct http_proxy_order *to, const struct http_proxy_order *from)
-{
-    *to = *from;
-    to->target = memory_string(from->target);
-    to->host = memory_string(from->host);
-    to->body = from->body_replaced ? memory_copy(from->body != NULL ? from->body : "", from->body_size) : NULL;
-    struct http_pair *headers = memory_array(from->header_count + 1, sizeof *headers);
-    for (size_t i = 0; i < from->header_count; i++)
-        headers[i] = (struct http_pair){memory_string(from->headers[i].name), memory_string(from->headers[i].value)};
-    to->headers = headers;
-}
-
 static struct passage *new_passage(struct http_request *request, uint16_t port, const struct http_proxy_order *order)
 {
     struct passage *passage = memory_new(sizeof *passage);
-    copy_order(&passage->order, order);
+    http_proxy_order_copy(&passage->order, order);
     passage->plane = plane_of(request);
     passage->loop = http_request_loop(request);
     passage->number = http_request_number(request);

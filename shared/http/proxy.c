@@ -14,9 +14,21 @@
 
 enum { READ_BYTES = 65536 };
 
-/* ---- its end ---- */
+/* ---- its order ---- */
 
-static void free_order(struct http_proxy_order *order)
+void http_proxy_order_copy(struct http_proxy_order *to, const struct http_proxy_order *from)
+{
+    *to = *from;
+    to->target = memory_string(from->target);
+    to->host = memory_string(from->host);
+    to->body = from->body_replaced ? memory_copy(from->body != NULL ? from->body : "", from->body_size) : NULL;
+    struct http_pair *headers = memory_array(from->header_count + 1, sizeof *headers);
+    for (size_t i = 0; i < from->header_count; i++)
+        headers[i] = (struct http_pair){memory_string(from->headers[i].name), memory_string(from->headers[i].value)};
+    to->headers = headers;
+}
+
+void http_proxy_order_done(struct http_proxy_order *order)
 {
     for (size_t i = 0; i < order->header_count; i++) {
         free((char *)(uintptr_t)order->headers[i].name);
@@ -28,6 +40,8 @@ static void free_order(struct http_proxy_order *order)
     free((void *)(uintptr_t)order->body);
 }
 
+/* ---- its end ---- */
+
 static void free_relay(struct http_relay *relay)
 {
     loop_watch_free(relay->pipe);
@@ -36,7 +50,7 @@ static void free_relay(struct http_relay *relay)
     http_answer_done(&relay->answer);
     text_done(&relay->out);
     text_done(&relay->first);
-    free_order(&relay->order);
+    http_proxy_order_done(&relay->order);
     free(relay);
 }
 
@@ -266,18 +280,6 @@ static void on_timer(void *cookie)
     http_relay_fail(relay, &err);
 }
 
-static void copy_order(struct http_proxy_order *to, const struct http_proxy_order *from)
-{
-    *to = *from;
-    to->target = memory_string(from->target);
-    to->host = memory_string(from->host);
-    to->body = from->body_replaced ? memory_copy(from->body != NULL ? from->body : "", from->body_size) : NULL;
-    struct http_pair *headers = memory_array(from->header_count + 1, sizeof *headers);
-    for (size_t i = 0; i < from->header_count; i++)
-        headers[i] = (struct http_pair){memory_string(from->headers[i].name), memory_string(from->headers[i].value)};
-    to->headers = headers;
-}
-
 static struct loop_watch *watch_upstream(struct http_request *request, const struct http_proxy_order *order)
 {
     if (order->kept_upstream != NULL)
@@ -294,7 +296,7 @@ void http_proxy(struct http_request *request, const struct http_proxy_order *ord
 {
     struct http_relay *relay = memory_new(sizeof *relay);
     relay->request = request;
-    copy_order(&relay->order, order);
+    http_proxy_order_copy(&relay->order, order);
     relay->upstream = watch_upstream(request, order);
     if (request->phase != HTTP_OPEN || request->h2o == NULL) {
         if (order->over != NULL)

@@ -38,6 +38,12 @@ struct http_proxy_order {
     void *cookie;
 };
 
+/** A copy of the order's texts, headers and body, for who must wait before it can be given; sockets and callbacks stay
+ *  whose they are. */
+void http_proxy_order_copy(struct http_proxy_order *to, const struct http_proxy_order *from);
+/** Frees what the copy owns. */
+void http_proxy_order_done(struct http_proxy_order *order);
+
 /** Answers the request with what the upstream says; a server that cannot be reached, or speaks no HTTP, is 502
  *  BAD_GATEWAY (retryable), one that does not answer in time 504. The request is dead for its caller, but
  *  http_request_revoke and http_requests_each find it as ever. Of a route that pours, the body streams, also while the
