@@ -83,13 +83,13 @@ static void change_sandbox(struct sandbox *sandbox, struct policy *policy)
     proxy_check_again(sandbox->proxy);
 }
 
-/* One whose rules cannot be read keeps none: it reaches nothing by name. */
 static void close_all(const int *fds, size_t fd_count)
 {
     for (size_t i = 0; i < fd_count; i++)
         close(fds[i]);
 }
 
+/* One whose rules cannot be read keeps none: it reaches nothing by name. */
 static void on_sandbox(struct house *house, const struct eg_sandbox *said, const int *fds, size_t fd_count)
 {
     struct error err = {0};

@@ -1,8 +1,8 @@
 #include "sandboxd/launcher/launcher.h"
 
+#include "sandboxd/launcher/child_process.h"
 #include "sandboxd/launcher/dialogue.h"
 #include "sandboxd/launcher/egress.h"
-#include "sandboxd/launcher/child_process.h"
 #include "sandboxd/launcher/house.h"
 #include "sandboxd/launcher/identity.h"
 #include "shared/base/log.h"
@@ -104,7 +104,7 @@ static void lose_front(struct launcher *launcher, const char *why)
     (void)epoll_ctl(launcher->epoll, EPOLL_CTL_DEL, launcher->front.socket, NULL);
 }
 
-static bool start_child_process(struct launcher *launcher, struct error *err)
+static bool start_front_process(struct launcher *launcher, struct error *err)
 {
     uint64_t incarnation = 0;
     uint64_t first = (uint64_t)(clock_wall_ms() / 1000);
@@ -123,7 +123,7 @@ static bool start_child_process(struct launcher *launcher, struct error *err)
 static void start_front(struct launcher *launcher)
 {
     struct error err = {0};
-    if (start_child_process(launcher, &err))
+    if (start_front_process(launcher, &err))
         return;
     log_error("launcher", "the front does not start: %s", err.message);
     end_front(launcher, NULL);

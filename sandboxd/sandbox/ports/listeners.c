@@ -62,7 +62,8 @@ static bool ask(struct listeners *listeners, uint8_t family, struct error *err)
     };
     const struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
     listeners->family = family;
-    if (sendto(listeners->fd, &packet, sizeof packet, 0, (const struct sockaddr *)&kernel, sizeof kernel) < 0)
+    if (sendto(listeners->fd, &packet, sizeof packet, MSG_DONTWAIT, (const struct sockaddr *)&kernel, sizeof kernel) <
+        0)
         return error_set_errno(err, ERROR_INTERNAL, "asking for the sandbox's sockets");
     return true;
 }
@@ -138,7 +139,8 @@ int listeners_read(struct listeners *listeners, struct error *err)
     for (int i = 0; i < PACKETS_A_TURN; i++) {
         struct sockaddr_nl from = {0};
         socklen_t from_size = sizeof from;
-        ssize_t size = recvfrom(listeners->fd, packet, sizeof packet, 0, (struct sockaddr *)&from, &from_size);
+        ssize_t size =
+            recvfrom(listeners->fd, packet, sizeof packet, MSG_DONTWAIT, (struct sockaddr *)&from, &from_size);
         if (size < 0 && errno == EAGAIN)
             return 0;
         if (size < 0 && errno == EINTR)
