@@ -42,6 +42,13 @@ enum {
     REFUSALS_S = 10
 };
 
+/** Whether a sandbox that has so many may have no more: its own bound, or as many as are left for all others. So many
+ *  that take all they get leave as much to each one that comes. */
+static inline bool house_is_full_for(unsigned of_one, unsigned of_one_max, unsigned of_all, unsigned of_all_max)
+{
+    return of_one >= of_one_max || of_all + of_one >= of_all_max;
+}
+
 struct sandbox {
     struct sandbox *next;
     struct house *house;

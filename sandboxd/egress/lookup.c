@@ -269,7 +269,7 @@ static bool answer_here(struct lookup *lookup)
 static void ask(struct lookup *lookup)
 {
     const struct sandbox *sandbox = lookup->sandbox;
-    if (sandbox->lookups > LOOKUPS_OF_ONE || sandbox->house->lookups > LOOKUPS_OF_ALL) {
+    if (house_is_full_for(sandbox->lookups - 1, LOOKUPS_OF_ONE, sandbox->house->lookups - 1, LOOKUPS_OF_ALL)) {
         fail(lookup);
         return;
     }

@@ -301,7 +301,7 @@ static void on_connection(void *cookie, int fd)
 {
     struct proxy *proxy = cookie;
     struct sandbox *sandbox = proxy->sandbox;
-    if (sandbox->connections >= CONNECTIONS_OF_ONE || sandbox->house->connections >= CONNECTIONS_OF_ALL) {
+    if (house_is_full_for(sandbox->connections, CONNECTIONS_OF_ONE, sandbox->house->connections, CONNECTIONS_OF_ALL)) {
         sandbox_refused(sandbox, "a connection beyond the %u that it has", sandbox->connections);
         close(fd);
         return;

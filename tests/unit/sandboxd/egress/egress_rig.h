@@ -197,7 +197,7 @@ static inline void rig_on_pin(struct rig *rig, const struct launcher_egress_mess
     rig->pins++;
     answer.as.pinned = (struct eg_pinned){.number = message->as.pin.number, .ok = !rig->refuses_pins};
     if (!rig->holds_pins)
-        CHECK(launcher_egress_send(rig->line, &answer, NULL, 0, &err));
+        CHECK(launcher_egress_send(rig->line, &answer, NULL, 0, &err) || err.system_errno == EPIPE); /* it has ended */
 }
 
 static inline void *rig_launcher(void *cookie)
