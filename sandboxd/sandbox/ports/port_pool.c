@@ -5,7 +5,9 @@
 #include "shared/base/text.h"
 #include "shared/capability/capability.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 
 struct idle {
     struct port_home *home;
@@ -143,12 +145,29 @@ static void on_timer(void *cookie)
         start_timer(pool);
 }
 
-struct loop_watch *port_pool_take(struct port_pool *pool, const char *sandbox_id, uint16_t port)
+/* Its end or bytes that nobody asked for may be here, and this loop not have looked yet. */
+static bool is_quiet(const struct idle *idle)
 {
-    const struct port_home *home = find_home(pool, sandbox_id);
+    char byte;
+    return recv(loop_watch_fd(idle->connection), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+static struct idle *find_idle(const struct port_home *home, uint16_t port)
+{
     for (struct idle *idle = home != NULL ? home->idle : NULL; idle != NULL; idle = idle->next) {
         if (idle->port == port)
+            return idle;
+    }
+    return NULL;
+}
+
+struct loop_watch *port_pool_take(struct port_pool *pool, const char *sandbox_id, uint16_t port)
+{
+    struct idle *idle;
+    while ((idle = find_idle(find_home(pool, sandbox_id), port)) != NULL) {
+        if (is_quiet(idle))
             return unlink_idle(idle);
+        drop(idle);
     }
     return NULL;
 }

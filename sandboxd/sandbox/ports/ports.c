@@ -143,17 +143,21 @@ static void go_on(struct port_dial *dial, int number)
     ask_init(dial);
 }
 
-/* 0, or the errno of the attempt. Both families have the port at one place. */
+/* 0, or the errno of the attempt. Both families have the port at one place. A port that nobody listens at may become the
+ * connection's own end, when the kernel picks it for that: then it is connected to itself. */
 static int outcome_of(const struct port_dial *dial, int fd)
 {
-    struct sockaddr_in6 peer = {0};
+    struct sockaddr_in6 peer = {0}, own = {0};
     int number = 0;
-    socklen_t size = sizeof number, peer_size = sizeof peer;
+    socklen_t size = sizeof number, peer_size = sizeof peer, own_size = sizeof own;
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &number, &size) != 0 || number != 0)
         return number != 0 ? number : ENOTCONN;
-    if (getpeername(fd, (struct sockaddr *)&peer, &peer_size) != 0)
+    if (getpeername(fd, (struct sockaddr *)&peer, &peer_size) != 0 ||
+        getsockname(fd, (struct sockaddr *)&own, &own_size) != 0)
         return errno;
-    return ntohs(peer.sin6_port) == dial->verb->port ? 0 : EPROTO;
+    if (ntohs(peer.sin6_port) != dial->verb->port)
+        return EPROTO;
+    return own.sin6_port == peer.sin6_port ? ECONNREFUSED : 0;
 }
 
 static void on_connected(void *cookie)
@@ -234,14 +238,16 @@ void ports_dial(struct sandboxes *all, const char *sandbox_id, uint16_t port,
 
 /* ---- what init says ---- */
 
+/* With SO_LINGER close(2) would wait, also of a socket that does not block. */
 static bool is_tcp(int fd, uint8_t family)
 {
+    static const struct linger NEVER = {0};
     int domain = 0, protocol = 0, type = 0;
     socklen_t size = sizeof domain;
     return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == (family == 4 ? AF_INET : AF_INET6) &&
            getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM &&
            getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 && protocol == IPPROTO_TCP &&
-           fcntl(fd, F_SETFL, O_NONBLOCK) == 0;
+           setsockopt(fd, SOL_SOCKET, SO_LINGER, &NEVER, sizeof NEVER) == 0 && fcntl(fd, F_SETFL, O_NONBLOCK) == 0;
 }
 
 static struct port_dial *find(const struct ports *ports, uint64_t number)

@@ -242,6 +242,46 @@ static void test_wrong_descriptors(void)
     close_world(&world);
 }
 
+/* A connection from the very port that it goes to: nobody listens there. */
+static void test_itself(void)
+{
+    struct world world;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    AUTO_FD int given = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(bind(given, (struct sockaddr *)&at, size) == 0 && getsockname(given, (struct sockaddr *)&at, &size) == 0);
+    CHECK(connect(given, (struct sockaddr *)&at, size) == 0);
+    open_world(&world);
+    dial(&world, ntohs(at.sin_port));
+    answer(&world, take_dial(&world).number, 0, given);
+    turn_a_little(&world);
+    CHECK(world.answers == 0);
+    answer(&world, take_dial(&world).number, ECONNREFUSED, -1);
+    CHECK(turn_until(&world, 1) && world.error.kind == ERROR_BAD_GATEWAY && world.fd == -1);
+    CHECK(world.sandbox.ports->connections == 0);
+    close_world(&world);
+}
+
+/* One whose close(2) would keep the loop waiting. */
+static void test_lingers(void)
+{
+    struct world world;
+    int listener;
+    struct linger linger = {.l_onoff = 1, .l_linger = 600};
+    socklen_t size = sizeof linger;
+    open_world(&world);
+    uint16_t port = listen_somewhere(&listener);
+    dial(&world, port);
+    AUTO_FD int given = connect_to(port);
+    CHECK(setsockopt(given, SOL_SOCKET, SO_LINGER, &linger, size) == 0);
+    answer(&world, take_dial(&world).number, 0, given);
+    CHECK(turn_until(&world, 1) && world.error.kind == ERROR_NONE);
+    CHECK(getsockopt(world.fd, SOL_SOCKET, SO_LINGER, &linger, &size) == 0 && linger.l_onoff == 0);
+    close(world.fd);
+    close(listener);
+    close_world(&world);
+}
+
 static void test_lost(void)
 {
     struct world world;
@@ -278,6 +318,8 @@ int main(void)
     test_good();
     test_refused();
     test_wrong_descriptors();
+    test_itself();
+    test_lingers();
     test_lost();
     test_bounds();
     return check_done();

@@ -348,12 +348,15 @@ static void test_not_kept(void)
 {
     static const char *const REPLIES[] = {EMPTY_OK "x",
                                           "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-                                          "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"};
+                                          "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n",
+                                          "HTTP/1.1 204 OK\r\n\r\n", "HTTP/1.1 304 OK\r\nContent-Length: 9\r\n\r\n"};
     unsigned before = atomic_load(&keeps);
     for (size_t i = 0; i < sizeof REPLIES / sizeof REPLIES[0]; i++) {
         exchange(KEPT, REPLIES[i]);
-        HAS(answer, "200 OK");
+        HAS(answer, "HTTP/1.1 ");
     }
+    exchange("HEAD /kept/x HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n");
+    HAS(answer, "200 OK");
     CHECK(atomic_load(&keeps) == before);
 }
 
