@@ -228,9 +228,10 @@ static void take(struct http_relay *relay, const char *data, size_t size)
         http_tunnel_start(relay, data + at, size - at);
         return;
     }
-    /* A body that may not be there (HEAD, 204, 304) some send all the same, later: to the next one it would be an answer. */
-    relay->is_reusable = answer->state == HTTP_ANSWER_END && answer->keeps_alive && answer->has_body && at == size &&
-                         relay->is_sent;
+    /* A body that may not be there (HEAD, 204, 304) some send all the same, later: to the next one it would be an
+     * answer. */
+    relay->is_reusable =
+        answer->state == HTTP_ANSWER_END && answer->keeps_alive && answer->has_body && at == size && relay->is_sent;
     settle(relay);
 }
 

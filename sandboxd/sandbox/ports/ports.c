@@ -143,8 +143,8 @@ static void go_on(struct port_dial *dial, int number)
     ask_init(dial);
 }
 
-/* 0, or the errno of the attempt. Both families have the port at one place. A port that nobody listens at may become the
- * connection's own end, when the kernel picks it for that: then it is connected to itself. */
+/* 0, or the errno of the attempt. Both families have the port at one place. A port that nobody listens at may become
+ * the connection's own end, when the kernel picks it for that: then it is connected to itself. */
 static int outcome_of(const struct port_dial *dial, int fd)
 {
     struct sockaddr_in6 peer = {0}, own = {0};

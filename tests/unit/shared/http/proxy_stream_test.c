@@ -348,8 +348,10 @@ static void test_not_kept(void)
 {
     static const char *const REPLIES[] = {EMPTY_OK "x",
                                           "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-                                          "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n",
-                                          "HTTP/1.1 204 OK\r\n\r\n", "HTTP/1.1 304 OK\r\nContent-Length: 9\r\n\r\n"};
+                                          "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+                                          "HTTP/1.1 200 OK\r\n\r\n",
+                                          "HTTP/1.1 204 OK\r\n\r\n",
+                                          "HTTP/1.1 304 OK\r\nContent-Length: 9\r\n\r\n"};
     unsigned before = atomic_load(&keeps);
     for (size_t i = 0; i < sizeof REPLIES / sizeof REPLIES[0]; i++) {
         exchange(KEPT, REPLIES[i]);
