@@ -72,6 +72,15 @@ static void keep(json_t **to, json_t *body)
     *to = json_incref(body);
 }
 
+/* Displays do not take its room: it says why there is no result. */
+static void keep_error(struct kernel_outcome *outcome, const struct kernel_event *event)
+{
+    if (event->cost <= KERNEL_OUTCOME_ERROR_MAX)
+        keep(&outcome->error, event->body);
+    else
+        outcome->truncated = true;
+}
+
 void kernel_outcome_add(struct kernel_outcome *outcome, const struct kernel_event *event)
 {
     if (strcmp(event->type, "stdout") == 0)
@@ -82,14 +91,14 @@ void kernel_outcome_add(struct kernel_outcome *outcome, const struct kernel_even
         clear(outcome);
     else if (strcmp(event->type, "started") == 0)
         keep(&outcome->run, json_object_get(event->body, "run"));
+    else if (strcmp(event->type, "error") == 0)
+        keep_error(outcome, event);
     else if (!has_room(outcome, event->cost))
         ;
     else if (strcmp(event->type, "display") == 0)
         add_display(outcome, event->body);
     else if (strcmp(event->type, "result") == 0)
         keep(&outcome->result, event->body);
-    else if (strcmp(event->type, "error") == 0)
-        keep(&outcome->error, event->body);
     json_decref(event->body);
 }
 

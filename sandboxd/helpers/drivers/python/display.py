@@ -12,7 +12,7 @@ REPR_METHODS = (
 JSON_VALUES_MAX = 50000
 MIMES_MAX = 64  # of a bundle
 NAME_MAX = 1000  # characters of a display's id, and of a mime type
-ERROR_MAX = 1 << 20  # characters of a traceback
+ERROR_MAX = 1 << 18  # characters of a traceback, and of what an error says
 
 
 class Room:
@@ -52,10 +52,10 @@ def to_json(value, depth=0, room=None):
     return str(value)
 
 
-def cut(text):
-    if len(text) <= TEXT_MAX:
+def cut(text, most=TEXT_MAX):
+    if len(text) <= most:
         return text
-    return "%s\n... (%d of %d characters)" % (text[:TEXT_MAX], TEXT_MAX, len(text))
+    return "%s\n... (%d of %d characters)" % (text[:most], most, len(text))
 
 
 def clean_item(mime, value):
@@ -135,7 +135,7 @@ class Frames:
             lines[200:-200] = ["... (%d lines)" % (len(lines) - 400)]
         if sum(map(len, lines)) > ERROR_MAX:
             lines = [line[:ERROR_MAX // len(lines)] for line in lines]
-        self._send("error", {"name": name[:NAME_MAX], "value": cut(value), "traceback": lines})
+        self._send("error", {"name": name[:NAME_MAX], "value": cut(value, ERROR_MAX), "traceback": lines})
 
 
 # -- plots: a figure that is shown, or is there when the run ends, is displayed as PNG and closed

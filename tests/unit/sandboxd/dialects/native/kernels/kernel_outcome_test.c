@@ -69,7 +69,9 @@ static void test_bounds(void)
         add(&outcome, "stdout", text);
     for (int i = 0; i < 60; i++)
         add(&outcome, "display", shown);
+    add(&outcome, "error", "{\"name\":\"E\"}"); /* has room of its own */
     json_t *told = finish(&outcome);
+    CHECK(json_is_object(json_object_get(told, "error")));
     size_t length = json_string_length(json_object_get(told, "stdout"));
     CHECK(length <= KERNEL_OUTCOME_TEXT_MAX && length > KERNEL_OUTCOME_TEXT_MAX - 3 && length % 3 == 0);
     size_t displays = json_array_size(json_object_get(told, "displays"));
