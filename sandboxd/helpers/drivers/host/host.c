@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -183,8 +184,11 @@ void host_init(struct host *host, const struct host_language *language)
     (void)dup2(2, 1); /* nothing but frames gets into the channel */
 }
 
-static _Noreturn void become(const char *path, char *const *arguments, const int *fds, size_t count)
+static _Noreturn void become(const char *path, char *const *arguments, const int *fds, size_t count, pid_t host)
 {
+    /* Whoever kills the host, or the lack of memory, must not leave code behind that runs for nobody. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != host)
+        _exit(126);
     struct sigaction action = {.sa_handler = SIG_DFL};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGPIPE, &action, NULL);
@@ -202,11 +206,12 @@ void host_spawn(struct host *host, const char *path, char *const *arguments, int
     int all[8] = {input < 0 ? 0 : input, host->output_in[HOST_STDOUT], host->output_in[HOST_STDERR]};
     for (size_t i = 0; i < fd_count; i++)
         all[3 + i] = fds[i];
+    const pid_t own = getpid();
     host->child = fork();
     if (host->child < 0)
         host_failed("no process: %s", strerror(errno));
     if (host->child == 0)
-        become(path, arguments, all, 3 + fd_count);
+        become(path, arguments, all, 3 + fd_count, own);
     if (host->child_fd >= 0)
         close(host->child_fd);
     host->child_fd = (int)syscall(SYS_pidfd_open, host->child, 0);

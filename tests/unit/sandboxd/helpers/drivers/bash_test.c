@@ -1,6 +1,8 @@
 /* bash_test.c - a shell as a context: its state, its errors, and code that tries to break the frames. */
 #include "tests/unit/sandboxd/helpers/drivers/driver_rig.h"
 
+#include <sys/syscall.h>
+
 static void test_state(struct rig *rig)
 {
     static const struct rig_cell cells[] = {
@@ -128,6 +130,26 @@ static void test_ends(void)
     CHECK(rig_end(&rig) == 0);
 }
 
+/* A driver that is killed (out of memory, say) leaves no shell behind that runs on for nobody. */
+static void test_driver_killed(void)
+{
+    struct rig rig;
+    int pid = 0;
+    rig_start(&rig, "bash", NULL);
+    rig_ready(&rig, "bash");
+    CHECK(sscanf(rig_run(&rig, "echo $$"), "o[%d", &pid) == 1 && pid > 1);
+    int shell = (int)syscall(SYS_pidfd_open, pid, 0U);
+    CHECK(shell >= 0);
+    rig_send(&rig, "while :; do :; done");
+    CHECK(kill(rig.pid, SIGKILL) == 0);
+    CHECK(rig_end(&rig) == 137);
+    bool has_ended = poll(&(struct pollfd){.fd = shell, .events = POLLIN}, 1, RIG_DEADLINE_MS) == 1;
+    CHECK(has_ended);
+    if (!has_ended)
+        (void)kill(pid, SIGKILL);
+    close(shell);
+}
+
 /* A template without bash: the shell that there is. */
 static void test_plain_shell(void)
 {
@@ -168,6 +190,7 @@ int main(void)
     test_attacks(&rig);
     CHECK(rig_end(&rig) == 0);
     test_ends();
+    test_driver_killed();
     test_plain_shell();
     return check_done();
 }
