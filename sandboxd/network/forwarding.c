@@ -93,6 +93,11 @@ bool forwarding_plan(const char *file, struct netlink *netlink, struct forwardin
     if (fd < 0 || !read_file(fd, forwarding, err) ||
         !netlink_list_ways(netlink, ways, sizeof ways / sizeof ways[0], &count, err))
         return false;
+    if (forwarding_is_on()) {
+        forwarding->count =
+            0; /* somebody has turned it on since, for all: what was opened is not for us alone any more */
+        return true;
+    }
     for (size_t i = 0; i < count; i++) {
         char name[IF_NAMESIZE];
         bool is_other = if_indextoname(ways[i], name) && strcmp(name, "lo") != 0 &&
@@ -143,7 +148,7 @@ bool forwarding_close(const char *file, struct error *err)
         return false;
     if (is_a_link_there())
         return true;
-    if (!set(&forwarding, "0", err))
+    if (!forwarding_is_on() && !set(&forwarding, "0", err))
         return false;
     return ftruncate(fd, 0) == 0 || error_set_errno(err, ERROR_INTERNAL, "empty %s", file);
 }

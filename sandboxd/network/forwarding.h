@@ -15,7 +15,7 @@ struct forwarding {
     char opened[FORWARDING_MAX][IFNAMSIZ]; /* by us, or by another deployment; not for the host's own use */
 };
 
-/** Which are to be opened, those of before too; notes them in the file. Then rules can be made that hold them to what is
+/** Which are to be opened, those of before too; notes them in the file. None on a host that forwards by itself. Then rules can be made that hold them to what is
  *  ours, before forwarding_open. ERROR_NO_CAPACITY when there are too many interfaces, ERROR_INVALID for a name that is
  *  none that firewalls can be told of. */
 bool forwarding_plan(const char *file, struct netlink *netlink, struct forwarding *forwarding,
@@ -24,7 +24,7 @@ bool forwarding_plan(const char *file, struct netlink *netlink, struct forwardin
 /** Opens them. One that is gone meanwhile is left out. */
 bool forwarding_open(const struct forwarding *forwarding, struct error *err) MUST_USE;
 
-/** Closes what was opened, unless a link of any deployment is there still: then who has it will. */
+/** Closes what was opened, if the host does not forward by itself by now, unless a link of any deployment is there still: then who has it will. */
 bool forwarding_close(const char *file, struct error *err) MUST_USE;
 
 /** Whether the host forwards by itself; for `parley doctor`. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <linux/sched.h>
 #include <net/if.h>
 #include <sched.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { PATH_BYTES = 128 };
@@ -22,12 +24,29 @@ int namespace_open(struct error *err)
     return fd;
 }
 
+/* Whether the one that the thread is in belongs to its own user namespace. */
+static bool is_ours(void)
+{
+    struct stat wanted = {0}, found = {0};
+    AUTO_FD int here = namespace_open(NULL);
+    AUTO_FD int owner = here < 0 ? -1 : ioctl(here, NS_GET_USERNS);
+    return owner >= 0 && fstat(owner, &found) == 0 && stat("/proc/self/ns/user", &wanted) == 0 &&
+           wanted.st_ino == found.st_ino && wanted.st_dev == found.st_dev;
+}
+
 bool namespace_enter(int where, struct error *err)
 {
-    if (setns(where, CLONE_NEWNET) == 0)
+    AUTO_FD int home = namespace_open(err);
+    if (home < 0)
+        return false;
+    if (setns(where, CLONE_NEWNET) < 0) {
+        bool is_gone = errno == ESRCH;
+        return error_set_errno(err, is_gone ? ERROR_GONE : ERROR_INTERNAL, "enter a network namespace");
+    }
+    if (is_ours())
         return true;
-    bool is_gone = errno == ESRCH;
-    return error_set_errno(err, is_gone ? ERROR_GONE : ERROR_INTERNAL, "enter a network namespace");
+    namespace_leave(home);
+    return error_set(err, ERROR_GONE, "the sandbox's init has left its network for one of its own");
 }
 
 void namespace_leave(int home)

@@ -14,7 +14,8 @@ int namespace_make(int home, struct error *err) MUST_USE;
 /** The one that the thread is in; -1 on failure. */
 int namespace_open(struct error *err) MUST_USE;
 
-/** Goes into a namespace: `where` is a descriptor of it, or the pidfd of a process in it (setns(2)). */
+/** Goes into a namespace: `where` is a descriptor of it, or the pidfd of a process in it (setns(2)). ERROR_GONE for one
+ * that another user namespace owns: a process could have made it, and would have all rights over what we do there. */
 bool namespace_enter(int where, struct error *err) MUST_USE;
 /** Comes home. That it cannot ends the program: the thread would do the next thing in the wrong place. */
 void namespace_leave(int home);

@@ -62,8 +62,7 @@ struct networks *networks_open(const struct networks_options *options, struct er
     networks->home = namespace_open(err);
     struct stat home = {0}; /* a machine may have several that are hosts, with one /run */
     if (networks->home >= 0 && fstat(networks->home, &home) == 0)
-        networks->forwarding_file =
-            memory_printf("%s/forwarding-%ju", options->shared_folder, (uintmax_t)home.st_ino);
+        networks->forwarding_file = memory_printf("%s/forwarding-%ju", options->shared_folder, (uintmax_t)home.st_ino);
     networks->netlink = networks->home < 0 ? NULL : netlink_new(err);
     networks->nft = networks->netlink ? nft_new(err) : NULL;
     if (!networks->nft)
@@ -122,9 +121,10 @@ bool network_host_ready(struct networks *networks, uint64_t now_boot_ns, struct 
         return false;
     if (!networks->is_host_ready)
         put_host(&commands, networks);
+    rules_opened_none(&commands, &networks->host);
     for (size_t i = 0; i < forwarding.count; i++)
         rules_opened(&commands, &networks->host, forwarding.opened[i]);
-    if (commands.length > 0 && !network_host_run(networks, &commands, err))
+    if (!network_host_run(networks, &commands, err))
         return false;
     networks->is_host_ready = true;
     networks->forwarding_boot_ns = now_boot_ns;

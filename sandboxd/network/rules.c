@@ -7,7 +7,7 @@
 
 static const uint64_t SECOND = 1000000000;
 
-#define QUAD_FORMAT "%u.%u.%u.%u"
+#define QUAD_FORMAT   "%u.%u.%u.%u"
 #define QUAD(address) (address) >> 24, (address) >> 16 & 255U, (address) >> 8 & 255U, (address)&255U
 
 static const char *separator(size_t i)
@@ -30,7 +30,8 @@ static void end_elements(struct text *to, size_t count)
 /* TCP learns of it by a reset: that one is not held back by the limit on ICMP. */
 static void put_refuse(struct text *to)
 {
-    text_append_string(to, "chain refuse { meta l4proto tcp reject with tcp reset; reject with icmpx admin-prohibited; }\n");
+    text_append_string(
+        to, "chain refuse { meta l4proto tcp reject with tcp reset; reject with icmpx admin-prohibited; }\n");
     text_append_format(to, "set blocked { type ipv4_addr; flags interval; elements = { %s }; }\n",
                        egress_blocked_elements());
 }
@@ -187,8 +188,8 @@ void rules_pin(struct text *to, const struct rules_pin *pins, size_t count, uint
 
 /* --- on the host --- */
 
-/* What comes from a sandbox: from its own address by its own link, to neither the host nor a blocked range. One that has
- * ended is told so too: what its last connections wait for would keep its namespace for minutes. */
+/* What comes from a sandbox: from its own address by its own link, to neither the host nor a blocked range. One that
+ * has ended is told so too: what its last connections wait for would keep its namespace for minutes. */
 static void put_judge(struct text *to, const struct rules_host *rules)
 {
     text_append_format(to,
@@ -221,8 +222,8 @@ static void put_forward(struct text *to, const struct rules_host *rules)
                            "ip saddr @members oifname != \"" RULES_LINK_PREFIX "*\" masquerade\n}\n");
 }
 
-/* Behind parley-egress's own check of where it connects to. What is nobody's (the kernel's own answers) has no skuid that
- * could be compared: only what is its is looked at. */
+/* Behind parley-egress's own check of where it connects to. What is nobody's (the kernel's own answers) has no skuid
+ * that could be compared: only what is its is looked at. */
 static void put_egress(struct text *to, const struct rules_host *rules)
 {
     text_append_string(to, "chain egress {\n");
@@ -255,6 +256,11 @@ void rules_member(struct text *to, const struct rules_host *rules, uint32_t addr
     text_append_format(to, "add element inet %s members { " QUAD_FORMAT " }\n", rules->table, QUAD(address));
     if (!is_member)
         text_append_format(to, "delete element inet %s members { " QUAD_FORMAT " }\n", rules->table, QUAD(address));
+}
+
+void rules_opened_none(struct text *to, const struct rules_host *rules)
+{
+    text_append_format(to, "flush set inet %s opened\n", rules->table);
 }
 
 void rules_opened(struct text *to, const struct rules_host *rules, const char *name)

@@ -57,6 +57,8 @@ struct rules_host {
 void rules_host(struct text *to, const struct rules_host *rules);
 /** Lets an address of a sandbox through, or not any more. What is so already is fine. */
 void rules_member(struct text *to, const struct rules_host *rules, uint32_t address, bool is_member);
+/** Forwarding of no interface is for us alone, but of those that are told next. */
+void rules_opened_none(struct text *to, const struct rules_host *rules);
 /** Forwarding of this interface is for us alone. `name` is made of letters, digits, '.', '-' and '_'. */
 void rules_opened(struct text *to, const struct rules_host *rules, const char *name);
 void rules_remove_host(struct text *to, const struct rules_host *rules);

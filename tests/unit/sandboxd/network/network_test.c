@@ -16,6 +16,9 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const uint32_t FAR = 0xCB007107; /* 203.0.113.7 */
@@ -59,7 +62,8 @@ static void make_host(void)
     if (far_side < 0 || !netlink_add_pair(netlink, &pair, &err))
         check_skip(err.message);
     uint32_t index = if_nametoindex("eth9");
-    CHECK(netlink_add_address(netlink, index, OWN, &err) && netlink_add_neighbour(netlink, index, FAR, pair.peer_mac, &err));
+    CHECK(netlink_add_address(netlink, index, OWN, &err) &&
+          netlink_add_neighbour(netlink, index, FAR, pair.peer_mac, &err));
     CHECK(system("ip link set lo up; ip route add 203.0.113.7 dev eth9") == 0);
     CHECK(namespace_enter(far_side, &err));
     CHECK(system("ip link set eth0 up; ip addr add 203.0.113.7/32 dev eth0; ip route add default dev eth0") == 0);
@@ -84,8 +88,7 @@ static struct networks *open_networks(const char *state)
 static int connect_from(int where, int home, uint32_t address, uint16_t port)
 {
     struct error err = {0};
-    const struct sockaddr_in to = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(address)};
+    const struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(address)};
     const struct timeval patience = {.tv_sec = 2};
     CHECK(namespace_enter(where, &err));
     AUTO_FD int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -99,8 +102,7 @@ static int connect_from(int where, int home, uint32_t address, uint16_t port)
 static int listen_at(int where, int home, uint32_t address, uint16_t port)
 {
     struct error err = {0};
-    const struct sockaddr_in at = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(address)};
+    const struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(address)};
     CHECK(namespace_enter(where, &err));
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(bind(fd, (const struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 16) == 0);
@@ -155,7 +157,8 @@ static void test_ways(struct networks *all, int far_listener)
     AUTO_FD int own UNUSED = listen_at(all->home, all->home, OWN, 80);
     CHECK(far_listener >= 0 && connect_from(all->home, all->home, FAR, 80) == 0);
     CHECK(network_apply(network, where, &NONE, &err) && !network_sockets(network));
-    CHECK(connect_from(where, all->home, FAR, 80) == ECONNREFUSED || connect_from(where, all->home, FAR, 80) == ENETUNREACH);
+    CHECK(connect_from(where, all->home, FAR, 80) == ECONNREFUSED ||
+          connect_from(where, all->home, FAR, 80) == ENETUNREACH);
     CHECK(!says("ip -br link", "ply7"));
     CHECK(network_apply(network, where, &PUBLIC, &err) && network_sockets(network));
     CHECK(says("ip -br link", "ply7-") && is_forwarding("eth9") && !is_forwarding("lo"));
@@ -187,7 +190,8 @@ static void test_what_is_refused(struct networks *all)
     CHECK(!network_apply(network, -1, &PUBLIC, &err));
 }
 
-static bool pin(struct network *network, uint32_t address, uint16_t port, uint32_t ttl_s, uint64_t now, struct error *err)
+static bool pin(struct network *network, uint32_t address, uint16_t port, uint32_t ttl_s, uint64_t now,
+                struct error *err)
 {
     const struct network_pins pins = {
         .addresses = &address, .ports = &port, .address_count = 1, .port_count = 1, .ttl_s = ttl_s};
@@ -240,7 +244,8 @@ static void test_adoption(int far_listener)
     struct networks *former = open_networks("/b");
     AUTO_FD int where = networks_take(former, &err);
     struct network *its = network_new(former, 11);
-    CHECK(far_listener >= 0 && network_apply(its, where, &PUBLIC, &err) && connect_from(where, former->home, FAR, 80) == 0);
+    CHECK(far_listener >= 0 && network_apply(its, where, &PUBLIC, &err) &&
+          connect_from(where, former->home, FAR, 80) == 0);
     network_let_go(its);
     networks_free(former);
     AUTO(networks) *all = open_networks("/b");
@@ -275,6 +280,12 @@ static void test_forwarding(void)
     CHECK(system("ip link del plyx") == 0);
     CHECK(forwarding_close(file, &err) && !is_forwarding("eth9"));
     CHECK(forwarding_plan(file, netlink, &forwarding, &err) && forwarding.count == 1 && forwarding_close(file, &err));
+    /* Somebody turns it on for all: it is left on, and open to others. */
+    CHECK(forwarding_plan(file, netlink, &forwarding, &err) && forwarding.count == 1);
+    CHECK(forwarding_open(&forwarding, &err) && namespace_set("ipv4/conf/all/forwarding", "1", &err));
+    CHECK(forwarding_plan(file, netlink, &forwarding, &err) && forwarding.count == 0);
+    CHECK(forwarding_close(file, &err) && is_forwarding("eth9"));
+    CHECK(namespace_set("ipv4/conf/all/forwarding", "0", &err) && !is_forwarding("eth9"));
     /* What forwards already is nothing of ours. */
     CHECK(namespace_set("ipv4/conf/eth9/forwarding", "1", &err));
     CHECK(forwarding_plan(file, netlink, &forwarding, &err) && forwarding.count == 0);
@@ -291,6 +302,50 @@ static void test_clear(struct networks *all)
         usleep(is_clear ? 0 : 20000);
     }
     CHECK(is_clear && !says("nft list tables", all->host.table));
+}
+
+/* The table drops what is others' only while forwarding is ours. */
+static void test_opened(void)
+{
+    struct error err = {0};
+    AUTO(networks) *all = open_networks("/opened");
+    AUTO_FREE char *list = memory_printf("nft list set inet %s opened", all->host.table);
+    CHECK(namespace_set("ipv4/conf/all/forwarding", "0", &err) &&
+          namespace_set("ipv4/conf/eth9/forwarding", "0", &err));
+    CHECK(network_host_ready(all, SECOND, &err) && is_forwarding("eth9"));
+    CHECK(says(list, "elements = { \"eth9\" }"));
+    CHECK(namespace_set("ipv4/conf/all/forwarding", "1", &err) && network_host_ready(all, 3 * SECOND, &err));
+    CHECK(says(list, "set opened") && !says(list, "eth9"));
+    CHECK(networks_clear_host(all, &err) && is_forwarding("eth9"));
+    CHECK(namespace_set("ipv4/conf/all/forwarding", "0", &err));
+}
+
+/* An init that was taken over may go to a network over which it has all rights. */
+static void test_namespace_of_its_own(void)
+{
+    struct error err = {0};
+    int ready[2];
+    CHECK(pipe(ready) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char done = unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 ? '1' : '0';
+        (void)!write(ready[1], &done, 1);
+        (void)pause();
+        _exit(0);
+    }
+    char done = 0;
+    CHECK(read(ready[0], &done, 1) == 1 && done == '1');
+    AUTO_FD int pidfd = (int)syscall(SYS_pidfd_open, child, 0);
+    AUTO_FD int home = namespace_open(&err);
+    struct stat before = {0}, after = {0};
+    CHECK(fstat(home, &before) == 0);
+    CHECK(!namespace_enter(pidfd, &err) && err.kind == ERROR_GONE);
+    AUTO_FD int here = namespace_open(&err);
+    CHECK(fstat(here, &after) == 0 && before.st_ino == after.st_ino);
+    kill(child, SIGKILL);
+    CHECK(waitpid(child, NULL, 0) == child);
+    close(ready[0]);
+    close(ready[1]);
 }
 
 int main(void)
@@ -310,6 +365,8 @@ int main(void)
     test_adoption(web);
     test_clear(all);
     test_forwarding();
+    test_opened();
+    test_namespace_of_its_own();
     CHECK(fd_remove_tree(folder, &err));
     return check_done();
 }
