@@ -32,14 +32,19 @@ static bool is_open(const char *interface)
 
 /* --- the file: a name a line --- */
 
+/* Who waited for one that was removed meanwhile takes the next. */
 static int lock_file(const char *path, struct error *err)
 {
-    AUTO_FD int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 || flock(fd, LOCK_EX) < 0) {
-        error_set_errno(err, ERROR_INTERNAL, "open %s", path);
-        return -1;
+    for (;;) {
+        struct stat status;
+        AUTO_FD int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0 || flock(fd, LOCK_EX) < 0 || fstat(fd, &status) < 0) {
+            error_set_errno(err, ERROR_INTERNAL, "open %s", path);
+            return -1;
+        }
+        if (status.st_nlink > 0)
+            return TAKE_FD(fd);
     }
-    return TAKE_FD(fd);
 }
 
 static bool read_file(int fd, struct forwarding *forwarding, struct error *err)
@@ -150,7 +155,7 @@ bool forwarding_close(const char *file, struct error *err)
         return true;
     if (!forwarding_is_on() && !set(&forwarding, "0", err))
         return false;
-    return ftruncate(fd, 0) == 0 || error_set_errno(err, ERROR_INTERNAL, "empty %s", file);
+    return unlink(file) == 0 || error_set_errno(err, ERROR_INTERNAL, "remove %s", file);
 }
 
 bool forwarding_is_on(void)

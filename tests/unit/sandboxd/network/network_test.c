@@ -277,8 +277,8 @@ static void test_forwarding(void)
         usleep(20000);
     CHECK(system("ip link add plyx type veth peer name plyy") == 0); /* another deployment's */
     CHECK(forwarding_close(file, &err) && is_forwarding("eth9"));
-    CHECK(system("ip link del plyx") == 0);
-    CHECK(forwarding_close(file, &err) && !is_forwarding("eth9"));
+    CHECK(system("ip link del plyx") == 0 && access(file, F_OK) == 0);
+    CHECK(forwarding_close(file, &err) && !is_forwarding("eth9") && access(file, F_OK) < 0);
     CHECK(forwarding_plan(file, netlink, &forwarding, &err) && forwarding.count == 1 && forwarding_close(file, &err));
     /* Somebody turns it on for all: it is left on, and open to others. */
     CHECK(forwarding_plan(file, netlink, &forwarding, &err) && forwarding.count == 1);
