@@ -307,6 +307,18 @@ class Ends(KernelTest):
         second.join(60), first.join(60)
         self.assertEqual((told[0]["status"], after[0]["status"]), ("interrupted", "ok"))
 
+    def test_a_restart_in_its_own_time(self):
+        """Of a context that lives: the new interpreter waits for longer than the restart may take, then goes on."""
+        self.deployment.exec(self.grant, cmd="mkdir -p /tmp/slow; printf 'import os, time\\nwhile os.path.exists("
+                             "\"/tmp/slow/on\"): time.sleep(0.05)\\n' > /tmp/slow/sitecustomize.py")
+        name = self.new(env={"PYTHONPATH": "/tmp/slow"})
+        self.deployment.exec(self.grant, cmd="touch /tmp/slow/on; (sleep 8; rm /tmp/slow/on) >/dev/null 2>&1 &")
+        reply = self.ask("POST", f"/kernels/{name}/restart", {"timeout": 0.5})
+        self.assertEqual((reply.status, reply.json["error"]["code"]), (504, "TIMEOUT"), reply)
+        self.wait(lambda: self.state(name)["state"] == "lost", "is not lost")
+        self.deployment.exec(self.grant, cmd="rm -f /tmp/slow/on")
+        self.assertEqual(self.ask("POST", f"/kernels/{name}/restart", {}).json["state"], "idle")
+
     def test_restart(self):
         name = self.new(env={"KEPT": "yes"}, cwd="/tmp")
         self.run_code(name, "x = 1")

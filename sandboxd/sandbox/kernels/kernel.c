@@ -261,7 +261,7 @@ void kernel_find_reason(struct kernel *kernel, const struct process_end *end)
 static void start_anew(struct kernel *kernel)
 {
     struct error err = {0};
-    if (kernel_start(kernel, 0, &err))
+    if (kernel_start(kernel, kernel->anew_ms, &err))
         return;
     kernel_finish(kernel, &kernel->starting, &err);
     (void)!text_format(kernel->view.reason, sizeof kernel->view.reason, "%.190s", err.message);

@@ -290,6 +290,7 @@ static void work_restart(struct sandbox *sandbox, struct verb *verb)
         return;
     sandbox_touch(sandbox);
     if (kernel->view.state != KERNEL_LOST) {
+        kernel->anew_ms = verb->kernel->timeout_ms;
         add_verb(&kernel->starting, verb);
         if (kernel->after != KERNEL_STARTS_ANEW)
             kernel_end(kernel, KERNEL_STARTS_ANEW, "it was restarted");

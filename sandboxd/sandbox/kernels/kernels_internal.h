@@ -57,6 +57,7 @@ struct kernel {
     bool discards;   /* nothing that comes is of interest but its end */
     bool parsing;    /* a large frame is being read: what is behind it waits */
     enum kernel_after after;
+    uint64_t anew_ms; /* the time that a restart gave it, for when it has ended; 0: the usual */
     struct loop_timer *again, *large_timer, *start_timer;
     struct verb *starting; /* answered when it is ready */
     struct verb *going;    /* answered when it is gone */
