@@ -16,8 +16,7 @@ static const char *mode_name(const struct fl_network *network)
 static bool keep(const struct sandboxes *all, const struct sandbox *sandbox, const struct fl_network *network,
                  bool is_pending, struct error *err)
 {
-    struct network_record record = {
-        .slot = sandbox->record.slot, .is_pending = is_pending, .network = *network};
+    struct network_record record = {.slot = sandbox->record.slot, .is_pending = is_pending, .network = *network};
     memcpy(record.id, sandbox->record.id, sizeof record.id);
     return record_write_network(all->house.record_folder, &record, err);
 }
@@ -36,8 +35,7 @@ static bool apply(struct sandboxes *all, struct sandbox *sandbox, const struct f
     return is_done && is_kept;
 }
 
-bool sandboxes_wall(struct sandboxes *all, struct sandbox *sandbox, const struct fl_network *network,
-                           struct error *err)
+bool sandboxes_wall(struct sandboxes *all, struct sandbox *sandbox, const struct fl_network *network, struct error *err)
 {
     if (!sandbox->network && network->mode == FL_NETWORK_NONE)
         return true;
@@ -69,7 +67,7 @@ void ways_adopt(struct sandboxes *all, struct sandbox *sandbox)
         return;
     if (record_read_network(all->house.record_folder, slot, sandbox->record.id, &record, &why)) {
         sandbox->network = network_new(all->house.networks, slot);
-        if (network_adopt(sandbox->network, sandbox->handle.init, &record.network, &why) &&
+        if (network_adopt(sandbox->network, sandbox->handle.init, &record.network, record.is_pending, &why) &&
             (!record.is_pending || apply(all, sandbox, &record.network, &why)))
             return;
     } else if (why.kind == ERROR_NOT_FOUND) {

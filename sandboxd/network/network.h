@@ -69,8 +69,10 @@ void network_let_go(struct network *network);
  * rules are in force, or nothing passes. */
 bool network_apply(struct network *network, int where, const struct fl_network *rules, struct error *err) MUST_USE;
 
-/** Takes up one that a former launcher made: its rules go on as they are. Its sockets are for network_open. */
-bool network_adopt(struct network *network, int where, const struct fl_network *rules, struct error *err) MUST_USE;
+/** Takes up one that a former launcher made: its rules go on as they are. Its sockets are for network_open. `is_pending`:
+ * that one may have ended in the middle of network_apply, which is to be called again. */
+bool network_adopt(struct network *network, int where, const struct fl_network *rules, bool is_pending,
+                   struct error *err) MUST_USE;
 
 /** Makes its sockets, if it may go out and has none. ERROR_CONFLICT when a process in it, or a former parley-egress that
  * is not quite dead, has the port. */

@@ -33,6 +33,7 @@ struct network {
     uint64_t number;
     struct nft *nft; /* of its namespace; NULL: it has no rules yet */
     bool has_rules, is_linked, is_member;
+    bool is_half_linked; /* perhaps: to be made anew */
     struct fl_network *rules; /* in force; NULL: none ever */
     int sockets[NETWORK_SOCKETS];
     struct rules_pin *pins;

@@ -136,9 +136,8 @@ static int make_socket(int type, uint16_t port, struct error *err)
         (type == SOCK_DGRAM || listen(fd, BACKLOG) == 0))
         return TAKE_FD(fd);
     bool is_taken = errno == EADDRINUSE;
-    error_set_errno(err, is_taken ? ERROR_CONFLICT : ERROR_INTERNAL,
-                    "port %u of 127.0.0.53 in the sandbox%s", (unsigned)port,
-                    is_taken ? " is taken by a process of its own: end it" : "");
+    error_set_errno(err, is_taken ? ERROR_CONFLICT : ERROR_INTERNAL, "port %u of 127.0.0.53 in the sandbox%s",
+                    (unsigned)port, is_taken ? " is taken by a process of its own: end it" : "");
     return -1;
 }
 
@@ -178,8 +177,8 @@ static bool put_rules(struct network *network, const struct fl_network *rules, u
 {
     uint32_t host[HOST_ADDRESSES_MAX];
     struct text commands = {0};
-    bool same_names = network->rules && network->rules->mode == rules->mode &&
-                      strcmp(network->rules->names, rules->names) == 0;
+    bool same_names =
+        network->rules && network->rules->mode == rules->mode && strcmp(network->rules->names, rules->names) == 0;
     struct rules_sandbox wall = {.network = rules,
                                  .host = host,
                                  .pins = network->pins,
@@ -189,7 +188,8 @@ static bool put_rules(struct network *network, const struct fl_network *rules, u
                                  .is_first = !network->has_rules};
     if (!network->nft)
         network->nft = nft_new(err);
-    if (!network->nft || !netlink_list_addresses(network->networks->netlink, host, HOST_ADDRESSES_MAX, &wall.host_count, err))
+    if (!network->nft ||
+        !netlink_list_addresses(network->networks->netlink, host, HOST_ADDRESSES_MAX, &wall.host_count, err))
         return false;
     rules_sandbox(&commands, &wall);
     if (!nft_run(network->nft, &commands, err))
@@ -203,7 +203,8 @@ static void name_link(const struct network *network, struct netlink_pair *pair, 
 {
     const uint8_t mac[NETLINK_MAC_BYTES] = {2, 'p', 'l', (uint8_t)(network->slot >> 8), (uint8_t)network->slot, 0};
     /* The slot's former sandbox may have left one that the kernel has yet to take away. */
-    snprintf(name, IFNAMSIZ, RULES_LINK_PREFIX "%u-%x", (unsigned)network->slot, (unsigned)(clock_boot_ns() >> 10 & 0xffff));
+    snprintf(name, IFNAMSIZ, RULES_LINK_PREFIX "%u-%x", (unsigned)network->slot,
+             (unsigned)(clock_boot_ns() >> 10 & 0xffff));
     *pair = (struct netlink_pair){.name = name, .peer_name = INSIDE, .group = network->networks->host.group};
     memcpy(pair->mac, mac, sizeof mac);
     memcpy(pair->peer_mac, mac, sizeof mac);
@@ -239,23 +240,40 @@ static bool furnish_outside(const struct network *network, const struct netlink_
            netlink_add_route(netlink, index, network->address, 32, 0, err) && namespace_set(name, "1", err);
 }
 
+/* Both ends. */
+static bool remove_link(struct error *err)
+{
+    struct error why = {0};
+    AUTO(netlink) *netlink = netlink_new(err);
+    if (!netlink)
+        return false;
+    if (netlink_remove_link(netlink, INSIDE, &why) || why.kind == ERROR_NOT_FOUND)
+        return true;
+    if (err)
+        *err = why;
+    return false;
+}
+
 /* The thread is in the sandbox's namespace, and there again afterwards. */
 static bool link_up(struct network *network, struct error *err)
 {
     struct netlink_pair pair;
     char name[IFNAMSIZ];
-    if (network->is_linked)
+    if (network->is_linked && !network->is_half_linked)
         return true;
+    if (network->is_half_linked && !remove_link(err))
+        return false;
     name_link(network, &pair, name);
     AUTO_FD int inside = namespace_open(err);
     pair.peer_namespace = inside;
     if (inside < 0 || !netlink_add_pair(network->networks->netlink, &pair, err))
         return false;
-    network->is_linked = true; /* of which nothing passes until the host's wall knows the member */
+    network->is_linked = network->is_half_linked = true; /* nothing passes until the host's wall knows the member */
     if (!furnish_inside(network, &pair, err))
         return false;
     namespace_leave(network->networks->home);
     bool is_done = furnish_outside(network, &pair, err);
+    network->is_half_linked = !is_done;
     return namespace_enter(inside, is_done ? err : NULL) && is_done;
 }
 
@@ -309,7 +327,8 @@ bool network_apply(struct network *network, int where, const struct fl_network *
     return false;
 }
 
-bool network_adopt(struct network *network, int where, const struct fl_network *rules, struct error *err)
+bool network_adopt(struct network *network, int where, const struct fl_network *rules, bool is_pending,
+                   struct error *err)
 {
     bool has_way = rules->mode != FL_NETWORK_NONE;
     keep(network, rules);
@@ -319,6 +338,7 @@ bool network_adopt(struct network *network, int where, const struct fl_network *
         return false;
     network->has_rules = true; /* or half of them: put in place of what is there */
     network->is_linked = if_nametoindex(INSIDE) != 0;
+    network->is_half_linked = network->is_linked && is_pending;
     network->nft = nft_new(err);
     namespace_leave(network->networks->home);
     return network->nft != NULL;
@@ -410,8 +430,7 @@ static void remember(struct network *network, const struct rules_pin *picked, si
     }
 }
 
-bool network_pin(struct network *network, const struct network_pins *pins, uint64_t now_boot_ns,
-                 struct error *err)
+bool network_pin(struct network *network, const struct network_pins *pins, uint64_t now_boot_ns, struct error *err)
 {
     struct rules_pin picked[NETWORK_PINS_A_CALL];
     struct text commands = {0};

@@ -251,7 +251,7 @@ static void test_adoption(int far_listener)
     AUTO(networks) *all = open_networks("/b");
     CHECK(connect_from(where, all->home, FAR, 80) == 0); /* nobody is needed for it */
     struct network *network = network_new(all, 11);
-    CHECK(network_adopt(network, where, &PUBLIC, &err) && !network_sockets(network));
+    CHECK(network_adopt(network, where, &PUBLIC, false, &err) && !network_sockets(network));
     CHECK(network_open(network, where, &err) && network_sockets(network));
     CHECK(networks_start_host(all, clock_boot_ns(), &err) && connect_from(where, all->home, FAR, 80) == 0);
     CHECK(!networks_clear_host(all, &err) && err.kind == ERROR_STARTING);
@@ -302,6 +302,27 @@ static void test_clear(struct networks *all)
         usleep(is_clear ? 0 : 20000);
     }
     CHECK(is_clear && !says("nft list tables", all->host.table));
+}
+
+/* kill -9 between the link and what belongs to it. */
+static void test_half_a_link(int far_listener)
+{
+    struct error err = {0};
+    struct networks *former = open_networks("/half");
+    AUTO_FD int where = networks_take(former, &err);
+    struct network *its = network_new(former, 12);
+    CHECK(far_listener >= 0 && network_apply(its, where, &PUBLIC, &err));
+    CHECK(namespace_enter(where, &err) && system("ip route del default && ip addr flush dev eth0") == 0);
+    namespace_leave(former->home);
+    CHECK(connect_from(where, former->home, FAR, 80) != 0);
+    network_let_go(its);
+    networks_free(former);
+    AUTO(networks) *all = open_networks("/half");
+    struct network *network = network_new(all, 12);
+    CHECK(network_adopt(network, where, &PUBLIC, true, &err) && network_apply(network, where, &PUBLIC, &err));
+    CHECK(connect_from(where, all->home, FAR, 80) == 0);
+    CHECK(network_apply(network, where, &TO_FAR, &err) && connect_from(where, all->home, FAR, 80) == 0);
+    network_free(network);
 }
 
 /* The table drops what is others' only while forwarding is ours. */
@@ -363,6 +384,7 @@ int main(void)
     ssh = listen_at(far_side, all->home, FAR, 22);
     test_pins(all, ssh);
     test_adoption(web);
+    test_half_a_link(web);
     test_clear(all);
     test_forwarding();
     test_opened();
