@@ -1,7 +1,7 @@
 /* parley-sandboxd: is the launcher; the same program, started by it with PARLEY_FRONT_FD, is the front. */
 #include "sandboxd/front/front.h"
-#include "sandboxd/launcher/enrol.h"
 #include "sandboxd/launcher/child_process.h"
+#include "sandboxd/launcher/enrol.h"
 #include "sandboxd/launcher/launcher.h"
 #include "sandboxd/templates/templates.h"
 #include "shared/base/log.h"

@@ -30,6 +30,7 @@ bool remote_kernel_specs(const struct grant *grant, json_t **reply, struct error
 bool remote_kernel_interrupt(const struct grant *grant, const char *id, json_t **view, struct error *err) MUST_USE;
 /** Ends it and starts it anew, without its variables. NOT_FOUND. */
 bool remote_kernel_restart(const struct grant *grant, const char *id, json_t **view, struct error *err) MUST_USE;
+/** Ends it; its name is free again. NOT_FOUND. */
 bool remote_kernel_remove(const struct grant *grant, const char *id, struct error *err) MUST_USE;
 
 struct remote_kernel_run {

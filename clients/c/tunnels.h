@@ -20,6 +20,7 @@ struct tunnels_wanted {
     void *cookie;
 };
 
+/** Without ports yet. `wanted` is copied, what it points to is borrowed; the caller's. INTERNAL: no libcurl. */
 struct tunnels *tunnels_new(const struct tunnels_wanted *wanted, struct error *err) MUST_USE;
 /** Breaks all connections. NULL is allowed. */
 void tunnels_free(struct tunnels *tunnels);

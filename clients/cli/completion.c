@@ -218,12 +218,11 @@ static const struct operands {
     const char *words; /* also these */
 } OPERANDS[] = {{"rm", NULL, &SANDBOXES, NULL},         {"top", NULL, &SANDBOXES, NULL},
                 {"limits", NULL, &SANDBOXES, NULL},     {"net", NULL, NULL, "allow none public"},
-                {"pause", NULL, &SANDBOXES, NULL},
-                {"resume", NULL, &SANDBOXES, NULL},     {"fork", NULL, &SANDBOXES, NULL},
-                {"snapshot", NULL, &SANDBOXES, NULL},   {"restore", NULL, &SNAPSHOTS, NULL},
-                {"snapshots", "rm", &SNAPSHOTS, NULL},  {"snapshots", NULL, NULL, "ls rm"},
-                {"volumes", "rm", &VOLUMES, NULL},      {"volumes", NULL, NULL, "ls rm"},
-                {"kernels", NULL, NULL, "interrupt list new restart rm specs"},
+                {"pause", NULL, &SANDBOXES, NULL},      {"resume", NULL, &SANDBOXES, NULL},
+                {"fork", NULL, &SANDBOXES, NULL},       {"snapshot", NULL, &SANDBOXES, NULL},
+                {"restore", NULL, &SNAPSHOTS, NULL},    {"snapshots", "rm", &SNAPSHOTS, NULL},
+                {"snapshots", NULL, NULL, "ls rm"},     {"volumes", "rm", &VOLUMES, NULL},
+                {"volumes", NULL, NULL, "ls rm"},       {"kernels", NULL, NULL, "interrupt list new restart rm specs"},
                 {"templates", NULL, NULL, "ls"},        {"template", "rm", &TEMPLATES, NULL},
                 {"template", "show", &TEMPLATES, NULL}, {"template", NULL, NULL, "build import ls rm show"}};
 

@@ -9,7 +9,8 @@
 
 static const char HELP[] =
     "usage: parley net [--sandbox S] [--thread T]                  show what it reaches\n"
-    "       parley net [--sandbox S] [--thread T] none | public    nothing; or TCP 80, 443 and DNS of public addresses\n"
+    "       parley net [--sandbox S] [--thread T] none | public    nothing; or TCP 80, 443 and DNS of public "
+    "addresses\n"
     "       parley net [--sandbox S] [--thread T] allow WHERE...   only these\n\n"
     "Holds at once, also for what is open: connections that are no longer allowed are cut.\n\n"
     "WHERE is one of\n"
@@ -20,8 +21,7 @@ static const char HELP[] =
     "  203.0.113.7:5432          one port, /udp behind it for UDP alone\n\n"
     "Private and local addresses, the host and other sandboxes are never reached.\n\n"
     "  --sandbox S        its name or id (default: the thread's)\n"
-    "  --thread T         the conversation (default: the current folder's own)\n" CLI_COMMON_HELP
-    "\nExamples:\n"
+    "  --thread T         the conversation (default: the current folder's own)\n" CLI_COMMON_HELP "\nExamples:\n"
     "  parley net allow pypi.org files.pythonhosted.org\n"
     "  parley net none\n";
 

@@ -263,8 +263,8 @@ int wish_fail(const struct wish_options *wish, const struct error *err, int stat
 {
     if (err->kind != ERROR_CONFLICT || !wish->members)
         return cli_fail_usual(err, status);
-    return cli_fail(
-        err,
-        "`parley limits` and `parley net` change them while it runs, --thread NAME makes another sandbox, `parley rm` ends this one",
-        status);
+    return cli_fail(err,
+                    "`parley limits` and `parley net` change them while it runs, --thread NAME makes another sandbox, "
+                    "`parley rm` ends this one",
+                    status);
 }

@@ -60,9 +60,9 @@ enum {
     "  --volume V         SOURCE:/INSIDE[:ro][:sub=PATH][:size=SIZE]; SOURCE is a volume's name (it is made when\n"    \
     "                     there is none) or a folder of the node that its settings allow; repeatable;\n"               \
     "                     SIZE is of a new volume, one that is there keeps its own\n"                                  \
-    "  --egress WHAT      none (default) or public: what it reaches on the network\n"                                    \
-    "  --allow WHERE      only this: a name (pypi.org, *.pythonhosted.org, github.com:22) or IPv4 addresses\n"          \
-    "                     (203.0.113.0/24, 203.0.113.7:5432); repeatable\n"                                             \
+    "  --egress WHAT      none (default) or public: what it reaches on the network\n"                                  \
+    "  --allow WHERE      only this: a name (pypi.org, *.pythonhosted.org, github.com:22) or IPv4 addresses\n"         \
+    "                     (203.0.113.0/24, 203.0.113.7:5432); repeatable\n"                                            \
     "  --on-idle WHAT     pause or stop (default) it when nobody uses it\n"                                            \
     "  --idle-timeout S   for so many seconds, 1 to 86400 (default: the negotiator's)\n"                               \
     "  --entrypoint CMD   a shell command that starts with it, in the background\n"

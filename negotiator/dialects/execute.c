@@ -113,8 +113,8 @@ static void refuse(struct http_request *request, struct once *once, const struct
     waiting_refuse(request, &why);
 }
 
-/* On the loop: the grant is durable. Of a loop that has ended, whose posts its server runs last, nobody is left to ask: the
- * idle timeout ends what was made. */
+/* On the loop: the grant is durable. Of a loop that has ended, whose posts its server runs last, nobody is left to ask:
+ * the idle timeout ends what was made. */
 static void on_granted(void *cookie)
 {
     struct once *once = cookie;

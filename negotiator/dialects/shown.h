@@ -12,8 +12,8 @@ json_t *shown_lease(const struct lease *lease) MUST_USE;
 /** {"http", "ws"}; with a token and capability_url, the /c/<token>/ form too. */
 json_t *shown_endpoints(const char *url, const char *sandbox_id, const char *token) MUST_USE;
 
-/** {"3000": "http://3000-sbx-....localhost:8701/"}: where a browser finds a sandbox's ports on the node of that URL. The
- * caller owns it. */
+/** {"3000": "http://3000-sbx-....localhost:8701/"}: where a browser finds a sandbox's ports on the node of that URL.
+ * The caller owns it. */
 json_t *shown_previews(const char *url, const char *domain, const char *sandbox_id, const json_t *ports) MUST_USE;
 
 /** RFC 3339 of ms since 1970. */

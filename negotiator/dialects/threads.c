@@ -47,8 +47,7 @@ static json_t *shown_grant(const struct negotiation *n, const char *token, const
         json_object_set_new(brief, "snapshot", json_string(sandbox->snapshot));
     json_t *endpoints = shown_endpoints(n->url, sandbox->id, n->wanted.capability_url ? token : NULL);
     if (sandbox->ports)
-        json_object_set_new(endpoints, "previews",
-                            shown_previews(n->url, preview_domain, sandbox->id, sandbox->ports));
+        json_object_set_new(endpoints, "previews", shown_previews(n->url, preview_domain, sandbox->id, sandbox->ports));
     return json_pack("{s:s, s:o, s:o*, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "protocol_version", "1.0", "sandbox",
                      brief, "hint", shown_hint(n), "lease", shown_lease(&n->lease), "token", token, "token_type",
                      "Bearer", "jti", claims->jti, "scopes", granted_scopes(&claims->scopes), "expires_at",

@@ -129,6 +129,7 @@ struct fleet_address {
     struct fleet_keys keys;
     char url[FLEET_URL_BYTES];
 };
+/** Any thread; fleet_address_done after true. */
 bool fleet_address(struct fleet *fleet, const char *node, struct fleet_address *address) MUST_USE;
 void fleet_address_done(struct fleet_address *address);
 #define AUTO_ADDRESS __attribute__((cleanup(fleet_address_done))) struct fleet_address

@@ -184,8 +184,8 @@ static bool check(struct work *work, struct changing *changing)
                    strcmp(changing->sandbox.principal, caller->principal.name) == 0;
     if (changing->sandbox.revision == 0 || !is_ours)
         return error_set(&changing->refusal, ERROR_NOT_FOUND, "no sandbox %s", changing->sandbox_id);
-    changing->needs_node = changing->verb != CHANGING_UPDATE || has_resources(&changing->wanted.resources) ||
-                           changing->wanted.network;
+    changing->needs_node =
+        changing->verb != CHANGING_UPDATE || has_resources(&changing->wanted.resources) || changing->wanted.network;
     if (!policy_check_egress(work->leasing, caller->principal.role, changing->wanted.network, &changing->refusal))
         return false;
     return is_open(changing) && is_name_free(work, changing) && (!changing->needs_node || is_reachable(work, changing));

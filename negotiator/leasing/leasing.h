@@ -45,7 +45,7 @@ struct leasing_nodes {
 struct leasing_policy {
     const char *templates_user, *templates_admin; /* globs (fnmatch(3)) of the templates that role may begin with */
     const char *root_roles;                       /* whose sandboxes may run commands as root */
-    const char *egress_user; /* the most that role user may have: "none", "allow", "public" */
+    const char *egress_user;                      /* the most that role user may have: "none", "allow", "public" */
     size_t snapshots_max, volumes_max;            /* of one principal */
 };
 

@@ -16,8 +16,8 @@ enum wanted_mode { WANTED_ENSURE, WANTED_ATTACH_ONLY, WANTED_CREATE_ONLY };
 #define WANTED_ENTRYPOINT_MAX   64   /* texts */
 #define WANTED_ENTRYPOINT_BYTES 8192 /* of all, each with an end */
 #define WANTED_VOLUMES_MAX      8
-#define WANTED_VOLUME_BYTES     31  /* a volume's name of a-z0-9-, with NUL */
-#define WANTED_PORTS_MAX    16
+#define WANTED_VOLUME_BYTES     31 /* a volume's name of a-z0-9-, with NUL */
+#define WANTED_PORTS_MAX        16
 #define WANTED_PATH_BYTES       256 /* of a volume's paths, with NUL: what a node takes (FRONT_LAUNCHER_PATH_BYTES) */
 
 /** Zero is "nothing was said": every default then holds. */

@@ -73,7 +73,6 @@ bool node_network(struct http_request *request, const json_t *message, uint64_t 
         return false;
     AUTO_FREE char *json = json_dumps(given ? given : json_null(), JSON_COMPACT | JSON_ENCODE_ANY);
     AUTO_FREE char *detail = memory_printf("network=%s", json);
-    sandboxes_set_network(plane_of(request)->sandboxes, id, &network, detail, changed,
-                          node_wait(request, number, id));
+    sandboxes_set_network(plane_of(request)->sandboxes, id, &network, detail, changed, node_wait(request, number, id));
     return true;
 }

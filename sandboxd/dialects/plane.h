@@ -98,7 +98,8 @@ char *plane_origin(const struct http_request *request) MUST_USE;
 bool plane_command_starts(void *plane, const struct process_deed *deed, struct error *err) MUST_USE;
 /** Records "stdin". */
 bool plane_command_takes_input(void *plane, const struct process_deed *deed, struct error *err) MUST_USE;
-/** Records "pause", "resume", "snapshot", "limits" and "network", as ok before and as failed after. False: it is not to be done.
+/** Records "pause", "resume", "snapshot", "limits" and "network", as ok before and as failed after. False: it is not to
+ * be done.
  */
 bool plane_sandbox_changes(void *plane, const struct sandbox_deed *deed, struct error *err) MUST_USE;
 /** Records "exec.end": exit code, signal, timed_out, oom; unless a front before this one did. */

@@ -16,6 +16,7 @@ struct client_hello_maker *client_hello_maker_new(struct error *err) MUST_USE;
 void client_hello_maker_free(struct client_hello_maker *maker);
 
 struct client_hello;
+/** Reads one connection's first message; the caller's, and not longer than the maker. */
 struct client_hello *client_hello_new(const struct client_hello_maker *maker) MUST_USE;
 /** NULL is allowed. */
 void client_hello_free(struct client_hello *hello);
@@ -27,6 +28,7 @@ enum client_hello_state { CLIENT_HELLO_MORE, CLIENT_HELLO_NAMED, CLIENT_HELLO_WR
  * names, a name that is none, over CLIENT_HELLO_BYTES. MORE wants more. Not called again after the other two. */
 enum client_hello_state client_hello_read(struct client_hello *hello, const void *data, size_t size,
                                           struct error *err) MUST_USE;
+/** The name, in small letters; after NAMED alone. */
 const char *client_hello_name(const struct client_hello *hello) MUST_USE;
 
 #define CLIENT_HELLO_ALERT_BYTES 7

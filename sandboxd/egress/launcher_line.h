@@ -20,10 +20,12 @@ struct launcher_line *launcher_line_new(struct loop *loop, int socket, const str
 /** Answers that are awaited never come. NULL is allowed. */
 void launcher_line_free(struct launcher_line *line);
 
+/** Tells that sandboxes may be told of. Once. */
 void launcher_line_ready(struct launcher_line *line);
 
 /** Asks for a pin. done(cookie, ok) is called once, later, unless cancelled; done may be NULL. Returns what to cancel
  *  it with, never 0. */
 uint64_t launcher_line_pin(struct launcher_line *line, const struct eg_pin *pin, void (*done)(void *cookie, bool ok),
                            void *cookie);
+/** Its `done` is not called any more; the launcher may still pin. */
 void launcher_line_cancel(struct launcher_line *line, uint64_t request);

@@ -4,18 +4,18 @@
 #include "sandboxd/dialects/execute/execute.h"
 #include "sandboxd/dialects/native/files/files.h"
 #include "sandboxd/dialects/native/kernels/kernels_routes.h"
-#include "sandboxd/dialects/native/ports/ports_routes.h"
 #include "sandboxd/dialects/native/metrics.h"
 #include "sandboxd/dialects/native/native.h"
+#include "sandboxd/dialects/native/ports/ports_routes.h"
 #include "sandboxd/dialects/native/previews/previews.h"
 #include "sandboxd/dialects/native/socket/socket.h"
 #include "sandboxd/dialects/node.h"
-#include "sandboxd/sandbox/ports/port_pool.h"
 #include "sandboxd/front/authorize.h"
 #include "sandboxd/front/heartbeat.h"
 #include "sandboxd/front/ship.h"
 #include "sandboxd/front/streams.h"
 #include "sandboxd/helpers/drivers/bridge.h"
+#include "sandboxd/sandbox/ports/port_pool.h"
 #include "shared/base/confine.h"
 #include "shared/base/fd.h"
 #include "shared/base/log.h"
@@ -55,8 +55,9 @@ struct front {
 
 /* ---- routes ---- */
 
-static const struct http_route *(*const DIALECTS[])(size_t *count) = {native_routes, kernels_routes, metrics_routes, files_routes,
-                                                                      socket_routes, ports_routes, execute_routes, node_routes};
+static const struct http_route *(*const DIALECTS[])(size_t *count) = {native_routes,  kernels_routes, metrics_routes,
+                                                                      files_routes,   socket_routes,  ports_routes,
+                                                                      execute_routes, node_routes};
 
 static struct http_route *collect_routes(size_t *count)
 {
@@ -207,8 +208,7 @@ static void on_loop_started(struct loop *loop, void *context)
 {
     struct front *front = context;
     front->context.caches[loop_index(loop)] = capability_cache_new(AUTHORIZE_CACHE_SLOTS);
-    front->context.plane.port_pools[loop_index(loop)] =
-        port_pool_new(loop, front->context.plane.sandboxes);
+    front->context.plane.port_pools[loop_index(loop)] = port_pool_new(loop, front->context.plane.sandboxes);
     sandboxes_loop_started(front->context.plane.sandboxes, loop);
     streams_loop_started(front->streams, loop);
 }

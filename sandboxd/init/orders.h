@@ -23,6 +23,7 @@ void order_signal(struct command *command, struct init *init, int number);
 void orders_give(struct init *init, uint8_t number);
 /** It is gone: gives those it had, and those that wait, to another, or refuses them where that was done before. */
 void orders_fail(struct init *init, uint8_t number, const struct error *why);
+/** Refuses all of that zygote's number with `why`: another one would say the same. */
 void orders_refuse(struct init *init, uint8_t number, const struct error *why);
 
 /** Fails those without a word in time, with their zygote; tells the timer of the others. */

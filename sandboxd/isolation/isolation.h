@@ -24,8 +24,8 @@ struct isolation_plan {
     const char *socket_path; /* where init listens; its folder exists */
     gid_t socket_group;      /* who may connect */
     int init_program;        /* sealed memfd of parley-init */
-    int network;             /* the network namespace that it is born in, made for it alone, loopback up; the host's user
-                                namespace owns it, so that nobody inside has a right over it */
+    int network; /* the network namespace that it is born in, made for it alone, loopback up; the host's user
+                    namespace owns it, so that nobody inside has a right over it */
 };
 
 /** What the kernel holds a sandbox to; changeable while it lives. */

@@ -1,9 +1,9 @@
 /* sandboxes.c - the whole: loops and their sandboxes, and how verbs reach them. */
 #include "sandboxd/sandbox/sandboxes.h"
 
+#include "sandboxd/sandbox/executions/executions_internal.h"
 #include "sandboxd/sandbox/kernels/kernel_parser.h"
 #include "sandboxd/sandbox/kernels/kernels_internal.h"
-#include "sandboxd/sandbox/executions/executions_internal.h"
 #include "sandboxd/sandbox/paused_marks.h"
 #include "sandboxd/sandbox/sandbox_internal.h"
 #include "shared/base/clock.h"

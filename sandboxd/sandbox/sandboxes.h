@@ -133,8 +133,8 @@ void sandboxes_set_deadline(struct sandboxes *all, const char *id, int64_t deadl
 void sandboxes_set_limits(struct sandboxes *all, const char *id, const struct fl_limits *limits,
                           void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 
-/** Where a living sandbox may go from now on; what is open and no longer allowed is cut. `detail` says it for the record
- * "network". NOT_FOUND, GONE; INVALID, FORBIDDEN, NO_CAPACITY: the launcher's. */
+/** Where a living sandbox may go from now on; what is open and no longer allowed is cut. `detail` says it for the
+ * record "network". NOT_FOUND, GONE; INVALID, FORBIDDEN, NO_CAPACITY: the launcher's. */
 void sandboxes_set_network(struct sandboxes *all, const char *id, const struct fl_network *network, const char *detail,
                            void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 

@@ -90,8 +90,8 @@ bool http_request_read_head(struct http_request *request, const char *data, size
     if (!is_sound)
         return false;
     struct error refusal = {0};
-    bool is_served = find_route(request, &refusal) && read_query(request, &refusal) &&
-                     http_credential_find(request, &refusal);
+    bool is_served =
+        find_route(request, &refusal) && read_query(request, &refusal) && http_credential_find(request, &refusal);
     if (!is_served)
         request->refusal = refusal;
     request->carries_credential = carries_credential(request);

@@ -183,27 +183,26 @@ bool egress_rule_parse(const char *text, struct egress_rule *rule, struct error 
         return refuse(text, "a name is reached by TCP; for UDP give its addresses", err);
     rule->protocol = IPPROTO_TCP;
     return take_name(rest, rule) ||
-           refuse(text, "neither a name (pypi.org, *.pythonhosted.org, github.com:22) nor IPv4 addresses (203.0.113.0/24, "
-                        "203.0.113.7:5432, 198.51.100.0/24:53/udp)",
+           refuse(text,
+                  "neither a name (pypi.org, *.pythonhosted.org, github.com:22) nor IPv4 addresses (203.0.113.0/24, "
+                  "203.0.113.7:5432, 198.51.100.0/24:53/udp)",
                   err);
 }
 
 void egress_rule_print(const struct egress_rule *rule, char to[static EGRESS_RULE_BYTES])
 {
     char port[16] = "";
-    const char *protocol = rule->is_name || rule->protocol == 0   ? ""
-                           : rule->protocol == IPPROTO_UDP ? "/udp"
-                                                           : "/tcp";
+    const char *protocol = rule->is_name || rule->protocol == 0 ? "" : rule->protocol == IPPROTO_UDP ? "/udp" : "/tcp";
     bool fits = rule->port == 0 || text_format(port, sizeof port, ":%u%s", rule->port, protocol);
     if (rule->is_name)
         fits = fits && text_format(to, EGRESS_RULE_BYTES, "%s%s%s", rule->is_wildcard ? "*." : "", rule->name, port);
     else if (rule->prefix == 32)
-        fits = fits && text_format(to, EGRESS_RULE_BYTES, "%u.%u.%u.%u%s", rule->address >> 24, rule->address >> 16 & 255,
-                                   rule->address >> 8 & 255, rule->address & 255, port);
+        fits = fits && text_format(to, EGRESS_RULE_BYTES, "%u.%u.%u.%u%s", rule->address >> 24,
+                                   rule->address >> 16 & 255, rule->address >> 8 & 255, rule->address & 255, port);
     else
-        fits = fits && text_format(to, EGRESS_RULE_BYTES, "%u.%u.%u.%u/%u%s", rule->address >> 24,
-                                   rule->address >> 16 & 255, rule->address >> 8 & 255, rule->address & 255, rule->prefix,
-                                   port);
+        fits = fits &&
+               text_format(to, EGRESS_RULE_BYTES, "%u.%u.%u.%u/%u%s", rule->address >> 24, rule->address >> 16 & 255,
+                           rule->address >> 8 & 255, rule->address & 255, rule->prefix, port);
     if (!fits)
         to[0] = '\0';
 }
@@ -284,7 +283,8 @@ bool egress_wish_read(const json_t *network, struct egress_wish *wish, struct er
     json_t *value;
     *wish = (struct egress_wish){0};
     if (!json_is_object(network))
-        return error_set(err, ERROR_INVALID, "network must be {\"egress\": \"none\", \"public\" or \"allow\", \"allow\"?: [...]}");
+        return error_set(err, ERROR_INVALID,
+                         "network must be {\"egress\": \"none\", \"public\" or \"allow\", \"allow\"?: [...]}");
     json_object_foreach ((json_t *)(uintptr_t)network, name, value) {
         if (strcmp(name, "egress") != 0 && strcmp(name, "allow") != 0)
             return error_set(err, ERROR_INVALID, "network: unknown field \"%.64s\"", name);

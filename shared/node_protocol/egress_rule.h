@@ -17,9 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EGRESS_RULES_MAX      64
-#define EGRESS_RULE_BYTES     270 /* an entry with NUL */
-#define EGRESS_RULES_BYTES    8192 /* all entries as one text, a blank between them, with NUL */
+#define EGRESS_RULES_MAX   64
+#define EGRESS_RULE_BYTES  270  /* an entry with NUL */
+#define EGRESS_RULES_BYTES 8192 /* all entries as one text, a blank between them, with NUL */
 
 enum egress_mode { EGRESS_NONE, EGRESS_PUBLIC, EGRESS_ALLOW };
 
@@ -28,12 +28,12 @@ const char *egress_mode_name(enum egress_mode mode) MUST_USE;
 
 struct egress_rule {
     bool is_name;
-    char name[254];      /* lower case; of "*.x" only "x" */
-    bool is_wildcard;    /* names below it, not itself */
-    uint32_t address;    /* host order, its host bits 0 */
-    uint8_t prefix;      /* 0..32 */
-    uint8_t protocol;    /* IPPROTO_TCP, IPPROTO_UDP, 0 both; of a name TCP */
-    uint16_t port;       /* 0: all; of a name: 80 and 443 */
+    char name[254];   /* lower case; of "*.x" only "x" */
+    bool is_wildcard; /* names below it, not itself */
+    uint32_t address; /* host order, its host bits 0 */
+    uint8_t prefix;   /* 0..32 */
+    uint8_t protocol; /* IPPROTO_TCP, IPPROTO_UDP, 0 both; of a name TCP */
+    uint16_t port;    /* 0: all; of a name: 80 and 443 */
 };
 
 /** Reads one entry. INVALID names it and what is allowed; a network that meets a blocked range is INVALID too. */

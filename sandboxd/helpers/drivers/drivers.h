@@ -8,11 +8,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define DRIVER_FD             3
-#define DRIVER_NAME_BYTES     64
-#define DRIVER_ARGUMENTS_MAX  8
-#define DRIVER_FRAME_MAX      (16 * 1024 * 1024) /* bytes of one frame from a driver */
-#define DRIVER_REQUEST_MAX    (4 * 1024 * 1024)  /* ... to a driver */
+#define DRIVER_FD            3
+#define DRIVER_NAME_BYTES    64
+#define DRIVER_ARGUMENTS_MAX 8
+#define DRIVER_FRAME_MAX     (16 * 1024 * 1024) /* bytes of one frame from a driver */
+#define DRIVER_REQUEST_MAX   (4 * 1024 * 1024)  /* ... to a driver */
 
 /* Processes of which others are forked (front_init.h, fi_start.zygote). */
 enum driver_zygote { DRIVER_ZYGOTE_NONE, DRIVER_ZYGOTE_SCRIPTS, DRIVER_ZYGOTE_CONTEXTS };

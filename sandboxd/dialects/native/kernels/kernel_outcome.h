@@ -6,8 +6,8 @@
 
 #include <jansson.h>
 
-#define KERNEL_OUTCOME_TEXT_MAX    (1024 * 1024)      /* bytes of each of stdout and stderr */
-#define KERNEL_OUTCOME_ERROR_MAX   (2 * 1024 * 1024)  /* of the error, about */
+#define KERNEL_OUTCOME_TEXT_MAX  (1024 * 1024)     /* bytes of each of stdout and stderr */
+#define KERNEL_OUTCOME_ERROR_MAX (2 * 1024 * 1024) /* of the error, about */
 /* Of displays and the result, about. What is done is here until its client takes it, however slowly, and clients may be
  * many: more than this is for streams, whose context waits for their reader. */
 #define KERNEL_OUTCOME_DISPLAY_MAX (6 * 1024 * 1024)

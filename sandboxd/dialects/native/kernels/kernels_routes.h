@@ -5,4 +5,5 @@
 
 #include <stddef.h>
 
+/** Its rows, *count of them. Static. */
 const struct http_route *kernels_routes(size_t *count) MUST_USE;

@@ -4,4 +4,6 @@
 
 #include "shared/http/server.h"
 
+/** GET /tunnels/{port}, of an authorised request: dials the port, then becomes a WebSocket of its bytes
+ *  (specs/websocket.md). Answers in every case. */
 void tunnel_start(struct http_request *request);

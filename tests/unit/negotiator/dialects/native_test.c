@@ -216,7 +216,8 @@ static void everything_said_is_accepted(void)
                             "{\"mode\":\"create_only\",\"sandbox\":\"auto\",\"hint_policy\":\"prefer\",\"scopes\":[],"
                             "\"ttl\":60,\"idle_timeout\":60,\"max_lifetime\":600,\"template\":\"base\","
                             "\"isolation\":\"namespaces\",\"resources\":{\"cpu\":0.5,\"memory_mb\":64,\"disk_mb\":10,"
-                            "\"pids\":32},\"network\":{\"egress\":\"allow\",\"allow\":[\"A.org\"]},\"env\":{\"A\":\"1\"},\"ports\":[443,80,80],"
+                            "\"pids\":32},\"network\":{\"egress\":\"allow\",\"allow\":[\"A.org\"]},\"env\":{\"A\":"
+                            "\"1\"},\"ports\":[443,80,80],"
                             "\"volumes\":[],\"entrypoint\":null,\"on_idle\":\"stop\",\"name\":\"all\",\"metadata\":{},"
                             "\"actor\":{\"type\":\"human\"},\"wait\":5,\"capability_url\":false}");
     CHECK(answer.status == 201);
@@ -226,14 +227,16 @@ static void everything_said_is_accepted(void)
     CHECK(json_array_size(list) == 1);
     const json_t *cpu = json_object_get(json_object_get(json_array_get(list, 0), "resources"), "cpu");
     CHECK(json_number_value(cpu) > 0.49 && json_number_value(cpu) < 0.51);
-    json_t *network = json_pack("{s:s, s:[s]}", "egress", "allow", "allow", "a.org"), *ports = json_pack("[i, i]", 80, 443);
+    json_t *network = json_pack("{s:s, s:[s]}", "egress", "allow", "allow", "a.org"),
+           *ports = json_pack("[i, i]", 80, 443);
     CHECK(json_equal(json_object_get(json_array_get(list, 0), "network"), network));
     CHECK(json_equal(json_object_get(json_array_get(list, 0), "ports"), ports));
     json_decref(network);
     json_decref(ports);
     const json_t *previews = json_object_get(json_object_get(answer.json, "endpoints"), "previews");
     const char *preview = json_string_value(json_object_get(previews, "443"));
-    CHECK(json_object_size(previews) == 2 && preview && strstr(preview, "://443-sbx-") && strstr(preview, ".localhost"));
+    CHECK(json_object_size(previews) == 2 && preview && strstr(preview, "://443-sbx-") &&
+          strstr(preview, ".localhost"));
 }
 
 static void idempotency_key(void)

@@ -181,8 +181,9 @@ static enum kv_outcome add_keys(struct kv *kv, void *argument UNUSED, struct err
 static void stage_open(void)
 {
     struct error err = {0};
-    static const struct http_route NODE_ROUTES[] = {{"POST", "/node/v1/message", 0, NULL, 1024 * 1024, node_handle},
-                                                    {"POST", "/s/{sandbox}/execute", 0, NULL, 1024 * 1024, node_execute}};
+    static const struct http_route NODE_ROUTES[] = {
+        {"POST", "/node/v1/message", 0, NULL, 1024 * 1024, node_handle},
+        {"POST", "/s/{sandbox}/execute", 0, NULL, 1024 * 1024, node_execute}};
     keys_start();
     pthread_mutex_init(&stage.mutex, NULL);
     stage.incarnation = 1;
@@ -217,9 +218,11 @@ static void stage_open(void)
                    .resources = {.cpu_milli = 1000, .memory_mb = 512, .disk_mb = 1024, .pids = 256}},
         .policy = {.snapshots_max = 5, .volumes_max = 3},
         .wall_ms = clock_wall_ms});
-    stage.plane = (struct plane){
-        .leasing = stage.leasing, .fleet = stage.fleet, .ledger = stage.ledger, .principals = stage.principals,
-        .preview_domain = "localhost"};
+    stage.plane = (struct plane){.leasing = stage.leasing,
+                                 .fleet = stage.fleet,
+                                 .ledger = stage.ledger,
+                                 .principals = stage.principals,
+                                 .preview_domain = "localhost"};
     struct http_server_options options = {.host = "127.0.0.1",
                                           .loops = 2,
                                           .name = "negotiator",

@@ -459,7 +459,8 @@ static void a_lost_node(struct world *world)
 
 static struct wanted to_network(const char *egress, const char *rule)
 {
-    json_t *network = rule ? json_pack("{s:s, s:[s]}", "egress", egress, "allow", rule) : json_pack("{s:s}", "egress", egress);
+    json_t *network =
+        rule ? json_pack("{s:s, s:[s]}", "egress", egress, "allow", rule) : json_pack("{s:s}", "egress", egress);
     return (struct wanted){.network = network};
 }
 

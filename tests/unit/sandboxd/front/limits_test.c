@@ -92,8 +92,8 @@ static void test_change(struct front_rig *rig)
 
 static json_t *network_message(const char *egress, json_t *allow)
 {
-    return json_pack("{s:s,s:s,s:{s:s,s:o*}}", "call", "network", "id", FRONT_SANDBOX, "network", "egress", egress, "allow",
-                     allow);
+    return json_pack("{s:s,s:s,s:{s:s,s:o*}}", "call", "network", "id", FRONT_SANDBOX, "network", "egress", egress,
+                     "allow", allow);
 }
 
 /* Names go on as words, addresses as numbers: the launcher reads no text. */
@@ -107,7 +107,8 @@ static void test_network(const struct front_rig *rig)
     CHECK_TEXT(message.as.network.id, FRONT_SANDBOX);
     CHECK_TEXT(asked->names, "pypi.org *.b.org:22");
     CHECK(asked->mode == FL_NETWORK_ALLOW && asked->net_count == 2);
-    CHECK(asked->nets[0].address == 0xCB007100 && asked->nets[0].prefix == 24 && asked->nets[0].protocol == IPPROTO_UDP);
+    CHECK(asked->nets[0].address == 0xCB007100 && asked->nets[0].prefix == 24 &&
+          asked->nets[0].protocol == IPPROTO_UDP);
     CHECK(asked->nets[0].port_from == 53 && asked->nets[0].port_to == 53);
     CHECK(asked->nets[1].address == 0xC6336407 && asked->nets[1].prefix == 32 && asked->nets[1].port_to == 0);
     front_send_sandbox(rig, message.request);
@@ -121,7 +122,8 @@ static void test_network(const struct front_rig *rig)
     front_send(rig, &refusal);
     CHECK_TEXT(node_code(node_answer_of(rig, fd)), "FORBIDDEN");
     CHECK_TEXT(node_code(node_call_now(rig, network_message("all", NULL))), "INVALID_REQUEST");
-    CHECK_TEXT(node_code(node_call_now(rig, network_message("allow", json_pack("[s]", "10.0.0.1")))), "INVALID_REQUEST");
+    CHECK_TEXT(node_code(node_call_now(rig, network_message("allow", json_pack("[s]", "10.0.0.1")))),
+               "INVALID_REQUEST");
     CHECK_TEXT(node_code(node_call_now(rig, json_pack("{s:s,s:s}", "call", "network", "id", "sbx_none"))), "NOT_FOUND");
 }
 

@@ -19,7 +19,8 @@ static struct front_init_message valid(uint32_t type)
         message.as.helper.kind = 1;
     else if (type == FI_DIAL)
         message.as.dial = (struct fi_dial){.number = 7, .port = 65535, .family = 6};
-    else if (type != FI_CURRENT && type != FI_LISTENERS && type != FI_DIALED && type != FI_LISTENERS_IS && type != FI_TERMINATE && type != FI_DEADLINE)
+    else if (type != FI_CURRENT && type != FI_LISTENERS && type != FI_DIALED && type != FI_LISTENERS_IS &&
+             type != FI_TERMINATE && type != FI_DEADLINE)
         memcpy(message.as.name.id, "a-Z.0_9", 8);
     if (type == FI_SIGNAL)
         message.as.signal.number = 64;

@@ -227,8 +227,9 @@ static void test_networks(void)
     static const struct {
         uint32_t address;
         uint8_t prefix;
-    } WRONG[] = {{0, 0}, {0x80000000, 1}, {0x0A000000, 8}, {0x7F000001, 32}, {0xA9FEA9FE, 32}, {0x64400000, 10},
-                 {0xAC10FF00, 24}, {0xC0A80000, 24}, {0xE0000001, 32}, {0xFFFFFFFF, 32}, {0x08000000, 5}};
+    } WRONG[] = {{0, 0},           {0x80000000, 1},  {0x0A000000, 8},  {0x7F000001, 32},
+                 {0xA9FEA9FE, 32}, {0x64400000, 10}, {0xAC10FF00, 24}, {0xC0A80000, 24},
+                 {0xE0000001, 32}, {0xFFFFFFFF, 32}, {0x08000000, 5}};
     for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++)
         CHECK(network_judged("public", to(WRONG[i].address, WRONG[i].prefix)) == ERROR_INVALID);
 }

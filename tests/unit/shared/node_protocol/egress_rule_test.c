@@ -36,13 +36,54 @@ static void spellings(void)
 
 static void refusals(void)
 {
-    static const char *const BAD[] = {
-        "", " ", ".", "*", "*.", "a..b", "-a.com", "a-.com", "exa mple.com", "a.com:0", "a.com:65536", "a.com:022",
-        "a.com:80:80", "a.com:53/udp", "a.com/24", "a.com:80/sctp", "*.*.com", "a.*.com", "b\xc3\xbc" "cher.example",
-        "203.0.113.7/33", "203.0.113.7/-1", "203.0.113", "203.0.113.256", "203.0.113.07", "0xCB.0.113.7", "3405803783",
-        "203.0.113.7/24/24", "::1", "[::1]:80", "2001:db8::/32", "::ffff:10.0.0.1", "10.0.0.1", "10.0.0.0/8",
-        "0.0.0.0/0", "8.0.0.0/5", "127.0.0.1", "169.254.169.254:80", "172.31.255.255", "192.168.0.0/16", "100.127.0.1",
-        "224.0.0.1", "255.255.255.255", "0.0.0.0", "2852039166", "example.1", "203.0.113.7:53/", "203.0.113.0/24/udp"};
+    static const char *const BAD[] = {"",
+                                      " ",
+                                      ".",
+                                      "*",
+                                      "*.",
+                                      "a..b",
+                                      "-a.com",
+                                      "a-.com",
+                                      "exa mple.com",
+                                      "a.com:0",
+                                      "a.com:65536",
+                                      "a.com:022",
+                                      "a.com:80:80",
+                                      "a.com:53/udp",
+                                      "a.com/24",
+                                      "a.com:80/sctp",
+                                      "*.*.com",
+                                      "a.*.com",
+                                      "b\xc3\xbc"
+                                      "cher.example",
+                                      "203.0.113.7/33",
+                                      "203.0.113.7/-1",
+                                      "203.0.113",
+                                      "203.0.113.256",
+                                      "203.0.113.07",
+                                      "0xCB.0.113.7",
+                                      "3405803783",
+                                      "203.0.113.7/24/24",
+                                      "::1",
+                                      "[::1]:80",
+                                      "2001:db8::/32",
+                                      "::ffff:10.0.0.1",
+                                      "10.0.0.1",
+                                      "10.0.0.0/8",
+                                      "0.0.0.0/0",
+                                      "8.0.0.0/5",
+                                      "127.0.0.1",
+                                      "169.254.169.254:80",
+                                      "172.31.255.255",
+                                      "192.168.0.0/16",
+                                      "100.127.0.1",
+                                      "224.0.0.1",
+                                      "255.255.255.255",
+                                      "0.0.0.0",
+                                      "2852039166",
+                                      "example.1",
+                                      "203.0.113.7:53/",
+                                      "203.0.113.0/24/udp"};
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++)
         CHECK_TEXT(spelled(BAD[i]), "refused");
     char label[80], name[400] = "";
@@ -70,7 +111,8 @@ static void names(void)
     CHECK(!egress_rule_has_name(&below, "notexample.com") && !egress_rule_has_name(&below, "xexample.com"));
 }
 
-/* The text for the firewall and the check are one list: each of its networks is blocked at both ends, and not beyond. */
+/* The text for the firewall and the check are one list: each of its networks is blocked at both ends, and not beyond.
+ */
 static void blocked(void)
 {
     char text[512];
@@ -116,10 +158,16 @@ static void wishes(void)
     CHECK_TEXT(wished("{\"egress\":\"public\",\"allow\":null}"), "{\"egress\":\"public\"}");
     CHECK_TEXT(wished("{\"egress\":\"allow\",\"allow\":[\"A.com\",\"a.com.\",\"xa.com\",\"203.0.113.1/24\"]}"),
                "{\"egress\":\"allow\",\"allow\":[\"a.com\",\"xa.com\",\"203.0.113.0/24\"]}");
-    static const char *const BAD[] = {"[]", "{}", "{\"egress\":\"all\"}", "{\"egress\":\"allow\"}",
-                                      "{\"egress\":\"allow\",\"allow\":[]}", "{\"egress\":\"allow\",\"allow\":\"a.com\"}",
-                                      "{\"egress\":\"allow\",\"allow\":[1]}", "{\"egress\":\"public\",\"allow\":[\"a.com\"]}",
-                                      "{\"egress\":\"none\",\"deny\":[]}", "{\"egress\":\"allow\",\"allow\":[\"10.0.0.1\"]}",
+    static const char *const BAD[] = {"[]",
+                                      "{}",
+                                      "{\"egress\":\"all\"}",
+                                      "{\"egress\":\"allow\"}",
+                                      "{\"egress\":\"allow\",\"allow\":[]}",
+                                      "{\"egress\":\"allow\",\"allow\":\"a.com\"}",
+                                      "{\"egress\":\"allow\",\"allow\":[1]}",
+                                      "{\"egress\":\"public\",\"allow\":[\"a.com\"]}",
+                                      "{\"egress\":\"none\",\"deny\":[]}",
+                                      "{\"egress\":\"allow\",\"allow\":[\"10.0.0.1\"]}",
                                       "{\"egress\":\"allow\",\"allow\":[\"a.com\\u0000b\"]}"};
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++)
         CHECK_TEXT(wished(BAD[i]), "refused");
