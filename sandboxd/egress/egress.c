@@ -67,16 +67,21 @@ static void add_sandbox(struct house *house, const struct eg_sandbox *said, stru
                         const int fds[static EG_FDS])
 {
     struct sandbox *sandbox = memory_new(sizeof *sandbox);
-    *sandbox = (struct sandbox){
-        .next = house->sandboxes, .house = house, .number = said->number, .policy = policy, .pins = pins_new()};
+    *sandbox = (struct sandbox){.next = house->sandboxes,
+                                .house = house,
+                                .number = said->number,
+                                .rules = said->rules,
+                                .policy = policy,
+                                .pins = pins_new()};
     memcpy(sandbox->id, said->id, sizeof sandbox->id);
     house->sandboxes = sandbox;
     sandbox->dns = dns_server_new(sandbox, fds[EG_FD_DNS_UDP], fds[EG_FD_DNS_TCP]);
     sandbox->proxy = proxy_new(sandbox, fds[EG_FD_PROXY]);
 }
 
-static void change_sandbox(struct sandbox *sandbox, struct policy *policy)
+static void change_sandbox(struct sandbox *sandbox, uint32_t rules, struct policy *policy)
 {
+    sandbox->rules = rules;
     policy_free(sandbox->policy);
     sandbox->policy = policy;
     lookup_pin_again(sandbox);
@@ -109,7 +114,7 @@ static void on_sandbox(struct house *house, const struct eg_sandbox *said, const
     }
     log_debug("egress", "%s sandbox=%s", *at ? "other rules" : "egress", said->id);
     if (*at != NULL)
-        change_sandbox(*at, TAKE(policy));
+        change_sandbox(*at, said->rules, TAKE(policy));
     else
         add_sandbox(house, said, TAKE(policy), fds);
 }

@@ -53,6 +53,7 @@ struct sandbox {
     struct sandbox *next;
     struct house *house;
     uint64_t number;
+    uint32_t rules; /* the policy's name for the launcher */
     char id[LAUNCHER_EGRESS_ID_BYTES];
     struct policy *policy;
     struct pins *pins;

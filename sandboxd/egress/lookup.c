@@ -139,6 +139,7 @@ static void pin(struct lookup *lookup)
 {
     const struct dns_addresses *addresses = &lookup->result.addresses;
     struct eg_pin pin = {.number = lookup->sandbox->number,
+                         .rules = lookup->sandbox->rules,
                          .count = (uint32_t)addresses->count,
                          .ttl_s = addresses->ttl_s + PIN_BEYOND_S};
     if (addresses->count == 0 || are_pinned(lookup)) {
@@ -331,7 +332,7 @@ static void send_again(struct again *again)
 {
     if (again->pin.count > 0)
         (void)ask_for_pins(again->sandbox, again->name, &again->pin, NULL, NULL);
-    again->pin = (struct eg_pin){.number = again->sandbox->number};
+    again->pin = (struct eg_pin){.number = again->sandbox->number, .rules = again->sandbox->rules};
 }
 
 static void pin_again(void *cookie, const char *name, uint32_t address, uint64_t expires_ns)
@@ -347,7 +348,8 @@ static void pin_again(void *cookie, const char *name, uint32_t address, uint64_t
 
 void lookup_pin_again(struct sandbox *sandbox)
 {
-    struct again again = {.sandbox = sandbox, .now_ns = clock_boot_ns(), .pin.number = sandbox->number};
+    struct again again = {
+        .sandbox = sandbox, .now_ns = clock_boot_ns(), .pin.number = sandbox->number, .pin.rules = sandbox->rules};
     pins_keep(sandbox->pins, has_rule, sandbox, again.now_ns);
     pins_each(sandbox->pins, pin_again, &again);
     send_again(&again);

@@ -14,7 +14,7 @@
 static const uint64_t MS = 1000000;
 enum { MESSAGES_A_TURN = 64, WAITING_MAX = 2 * SLOTS_COUNT, RETRY_MS = 250, PATH_BYTES = 4096 };
 
-static char *const ARGUMENTS[] = {(char *)(uintptr_t)"parley-egress", NULL};
+static char *const ARGUMENTS[] = {(char *)(uintptr_t) "parley-egress", NULL};
 
 /* What is to be said: of a sandbox only its number, as how it is when it is said counts. */
 struct egress_entry {
@@ -169,7 +169,8 @@ void egress_wake(struct egress *egress)
 
 static uint32_t log_level_of(const char *name)
 {
-    static const char *const NAMES[] = {[LOG_DEBUG] = "debug", [LOG_INFO] = "info", [LOG_WARN] = "warn", [LOG_ERROR] = "error"};
+    static const char *const NAMES[] = {
+        [LOG_DEBUG] = "debug", [LOG_INFO] = "info", [LOG_WARN] = "warn", [LOG_ERROR] = "error"};
     for (uint32_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
         if (NAMES[i] && text_equal(NAMES[i], name))
             return i;
@@ -221,7 +222,8 @@ static void on_pin(struct egress *egress, const struct launcher_egress_message *
     struct error why = {0};
     const struct eg_pin *asked = &message->as.pin;
     uint32_t addresses[LAUNCHER_EGRESS_PINS];
-    struct network_pins pins = {.addresses = addresses, .ports = asked->ports, .ttl_s = asked->ttl_s};
+    struct network_pins pins = {
+        .rules = asked->rules, .addresses = addresses, .ports = asked->ports, .ttl_s = asked->ttl_s};
     for (; pins.address_count < asked->count; pins.address_count++)
         addresses[pins.address_count] = ntohl(asked->addresses[pins.address_count]);
     while (pins.port_count < LAUNCHER_EGRESS_PORTS && asked->ports[pins.port_count])
@@ -274,6 +276,7 @@ static bool send_sandbox(struct egress *egress, uint64_t number, struct error *e
     bool has_them = sandbox->egress_process == egress->incarnation;
     memcpy(said->id, sandbox->record.id, sizeof said->id);
     said->number = number;
+    said->rules = network_mark(sandbox->network);
     said->mode = rules->mode == FL_NETWORK_PUBLIC ? EG_PUBLIC : EG_ALLOW;
     memcpy(said->names, rules->names, sizeof said->names);
     if (!launcher_egress_send(egress->process.socket, &message, has_them ? NULL : sockets, has_them ? 0 : EG_FDS, err))

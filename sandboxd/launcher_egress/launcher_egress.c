@@ -72,7 +72,7 @@ static bool check_sandbox(const struct eg_sandbox *sandbox, size_t fd_count, str
         return wrong(err, "sandbox");
     if (sandbox->mode != EG_PUBLIC && sandbox->mode != EG_ALLOW)
         return wrong(err, "mode");
-    if (sandbox->reserved != 0 || !is_text(sandbox->names, sizeof sandbox->names, "_-.*: "))
+    if (!is_text(sandbox->names, sizeof sandbox->names, "_-.*: "))
         return wrong(err, "names");
     if (sandbox->mode == EG_PUBLIC && sandbox->names[0] != '\0')
         return wrong(err, "names of a sandbox that may reach all");
@@ -83,7 +83,7 @@ static bool check_pin(const struct eg_pin *pin, struct error *err)
 {
     if (pin->number == 0 || pin->count == 0 || pin->count > LAUNCHER_EGRESS_PINS)
         return wrong(err, "count of addresses");
-    if (pin->ttl_s == 0 || pin->ttl_s > TTL_MAX_S)
+    if (pin->reserved != 0 || pin->ttl_s == 0 || pin->ttl_s > TTL_MAX_S)
         return wrong(err, "time to live");
     for (uint32_t i = 0; i < LAUNCHER_EGRESS_PINS; i++) {
         if ((pin->addresses[i] != 0) != (i < pin->count))

@@ -54,10 +54,10 @@ struct eg_config {
 };
 
 struct eg_sandbox {
-    char id[LAUNCHER_EGRESS_ID_BYTES]; /* for the log */
-    uint64_t number;                   /* names it here; never reused */
-    uint32_t mode;                     /* enum launcher_egress_mode */
-    uint32_t reserved;
+    char id[LAUNCHER_EGRESS_ID_BYTES];       /* for the log */
+    uint64_t number;                         /* names it here; never reused */
+    uint32_t mode;                           /* enum launcher_egress_mode */
+    uint32_t rules;                          /* names these rules, in what is asked under them */
     char names[LAUNCHER_EGRESS_NAMES_BYTES]; /* EG_ALLOW: "pypi.org *.example.com github.com:22" (egress_rule.h), may be
                                                 empty; EG_PUBLIC: empty */
 };
@@ -72,8 +72,10 @@ struct eg_gone {
  * empty the set when it sends it. */
 struct eg_pin {
     uint64_t number;
-    uint32_t count;                           /* 1..LAUNCHER_EGRESS_PINS */
-    uint32_t ttl_s;                           /* 1..86400; a pin that is there lives at least so long */
+    uint32_t count; /* 1..LAUNCHER_EGRESS_PINS */
+    uint32_t ttl_s; /* 1..86400; a pin that is there lives at least so long */
+    uint32_t rules; /* eg_sandbox's; under others than are in force nothing is pinned */
+    uint32_t reserved;
     uint32_t addresses[LAUNCHER_EGRESS_PINS]; /* network order; the launcher refuses blocked ones */
     uint16_t ports[LAUNCHER_EGRESS_PORTS];    /* TCP, 1 or more; 0 ends the list: {80, 443} for a name without a port */
 };

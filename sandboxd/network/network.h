@@ -12,19 +12,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NETWORK_SOCKETS   3    /* in the order of enum launcher_egress_fd */
-#define NETWORK_PINS_MAX  1024 /* of a sandbox at once */
-#define NETWORK_PINS_A_S  50   /* ... calls of a sandbox in a second that change something, and this many at once */
+#define NETWORK_SOCKETS     3    /* in the order of enum launcher_egress_fd */
+#define NETWORK_PINS_MAX    1024 /* of a sandbox at once */
+#define NETWORK_PINS_A_S    50   /* ... calls of a sandbox in a second that change something, and this many at once */
 #define NETWORK_PINS_A_CALL 128
 struct networks;
 struct network;
 
 /** What a node's operator says. Texts are borrowed until networks_open has returned. */
 struct networks_options {
-    const char *state;      /* real path: names the host's table and the group of links */
-    const char *net;        /* setting egress_net: "100.126.0.0/20" */
-    const char *servers;    /* setting dns_servers: "9.9.9.9,127.0.0.1:5353"; NULL: those of `resolv_conf` */
-    const char *resolv_conf; /* "/etc/resolv.conf" */
+    const char *state;         /* real path: names the host's table and the group of links */
+    const char *net;           /* setting egress_net: "100.126.0.0/20" */
+    const char *servers;       /* setting dns_servers: "9.9.9.9,127.0.0.1:5353"; NULL: those of `resolv_conf` */
+    const char *resolv_conf;   /* "/etc/resolv.conf" */
     const char *shared_folder; /* of all deployments of the machine: "/run/parley" */
     uint32_t egress_uid;
     uint32_t stock; /* namespaces kept ready by a process of their own; 0: each is made when it is needed */
@@ -46,8 +46,8 @@ bool networks_have_members(const struct networks *networks) MUST_USE;
 /** When all that a former launcher made was taken up: its host's rules are put in force anew, if there is anybody. */
 bool networks_start_host(struct networks *networks, uint64_t now_boot_ns, struct error *err) MUST_USE;
 
-/** Takes away what was made on the host: its table, and forwarding that was turned on. ERROR_STARTING while a sandbox of
- *  this node has a link: the kernel takes that away a moment after its end. */
+/** Takes away what was made on the host: its table, and forwarding that was turned on. ERROR_STARTING while a sandbox
+ * of this node has a link: the kernel takes that away a moment after its end. */
 bool networks_clear_host(struct networks *networks, struct error *err) MUST_USE;
 
 /** The servers that parley-egress asks; returns how many. */
@@ -69,13 +69,13 @@ void network_let_go(struct network *network);
  * rules are in force, or nothing passes. */
 bool network_apply(struct network *network, int where, const struct fl_network *rules, struct error *err) MUST_USE;
 
-/** Takes up one that a former launcher made: its rules go on as they are. Its sockets are for network_open. `is_pending`:
- * that one may have ended in the middle of network_apply, which is to be called again. */
+/** Takes up one that a former launcher made: its rules go on as they are. Its sockets are for network_open.
+ * `is_pending`: that one may have ended in the middle of network_apply, which is to be called again. */
 bool network_adopt(struct network *network, int where, const struct fl_network *rules, bool is_pending,
                    struct error *err) MUST_USE;
 
-/** Makes its sockets, if it may go out and has none. ERROR_CONFLICT when a process in it, or a former parley-egress that
- * is not quite dead, has the port. */
+/** Makes its sockets, if it may go out and has none. ERROR_CONFLICT when a process in it, or a former parley-egress
+ * that is not quite dead, has the port. */
 bool network_open(struct network *network, int where, struct error *err) MUST_USE;
 
 /** What is in force; NULL: nothing was ever asked for. */
@@ -87,7 +87,11 @@ const int *network_sockets(const struct network *network) MUST_USE;
 /** What it tells parley-egress by: never used again by this process. */
 uint64_t network_number(const struct network *network) MUST_USE;
 
+/** Names the rules that are in force: another one with each network_apply. */
+uint32_t network_mark(const struct network *network) MUST_USE;
+
 struct network_pins {
+    uint32_t rules;            /* network_mark of those under which they were allowed */
     const uint32_t *addresses; /* host order */
     const uint16_t *ports;
     size_t address_count, port_count; /* their product at most NETWORK_PINS_A_CALL */
@@ -95,7 +99,7 @@ struct network_pins {
 };
 
 /** Lets TCP to these addresses and ports pass for ttl_s at least. ERROR_FORBIDDEN for a blocked address or one of this
- *  host's, or in a mode without names; ERROR_RATE_LIMITED; ERROR_NO_CAPACITY. */
+ *  host's, in a mode without names, or under other rules than were in force; ERROR_RATE_LIMITED; ERROR_NO_CAPACITY. */
 bool network_pin(struct network *network, const struct network_pins *pins, uint64_t now_boot_ns,
                  struct error *err) MUST_USE;
 

@@ -21,7 +21,7 @@ struct networks {
     uint64_t forwarding_boot_ns; /* when it was looked after; 0 not yet */
     bool is_host_ready;
     uint64_t last_number;
-    struct network *members;   /* those that may go out */
+    struct network *members; /* those that may go out */
     uint64_t bucket_boot_ns; /* of pins of all sandboxes: when the last one would be paid for */
 };
 
@@ -33,7 +33,8 @@ struct network {
     uint64_t number;
     struct nft *nft; /* of its namespace; NULL: it has no rules yet */
     bool has_rules, is_linked, is_member;
-    bool is_half_linked; /* perhaps: to be made anew */
+    bool is_half_linked;      /* perhaps: to be made anew */
+    uint32_t mark;            /* of the rules; 0: a former launcher's, or none */
     struct fl_network *rules; /* in force; NULL: none ever */
     int sockets[NETWORK_SOCKETS];
     struct rules_pin *pins;

@@ -1,5 +1,5 @@
-/** rules.h - the two walls as nftables commands, made of numbers alone: inside the sandbox's namespace, and on the host.
- * Each refuses by itself what nobody may reach; what is refused fails at once. */
+/** rules.h - the two walls as nftables commands, made of numbers alone: inside the sandbox's namespace, and on the
+ * host. Each refuses by itself what nobody may reach; what is refused fails at once. */
 #pragma once
 
 #include "sandboxd/front_launcher/front_launcher.h"
@@ -47,8 +47,8 @@ void rules_pin(struct text *to, const struct rules_pin *pins, size_t count, uint
 
 struct rules_host {
     char table[RULES_TABLE_BYTES];
-    uint32_t group;      /* of our links */
-    uint32_t egress_uid; /* of parley-egress */
+    uint32_t group;                             /* of our links */
+    uint32_t egress_uid;                        /* of parley-egress */
     struct rules_server servers[RULES_SERVERS]; /* of names, which parley-egress may ask wherever they are */
     size_t server_count;
 };

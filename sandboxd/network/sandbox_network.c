@@ -106,6 +106,11 @@ uint64_t network_number(const struct network *network)
     return network->number;
 }
 
+uint32_t network_mark(const struct network *network)
+{
+    return network->mark;
+}
+
 /* --- judging --- */
 
 bool network_judge(const struct fl_network *rules, struct error *err)
@@ -195,6 +200,7 @@ static bool put_rules(struct network *network, const struct fl_network *rules, u
     if (!nft_run(network->nft, &commands, err))
         return err && error_prefix(err, "the sandbox's rules");
     network->has_rules = true;
+    network->mark = wall.mark;
     network->pin_count = wall.pin_count;
     return true;
 }
@@ -386,6 +392,8 @@ static bool are_allowed(const struct network *network, const struct network_pins
 {
     uint32_t host[HOST_ADDRESSES_MAX];
     size_t count = 0;
+    if (pins->rules != network->mark)
+        return error_set(err, ERROR_FORBIDDEN, "other rules are in force by now");
     if (!network->rules || network->rules->mode != FL_NETWORK_ALLOW || !network->rules->names[0])
         return error_set(err, ERROR_FORBIDDEN, "this sandbox reaches nothing by name");
     if (!netlink_list_addresses(network->networks->netlink, host, HOST_ADDRESSES_MAX, &count, err))

@@ -35,6 +35,7 @@ static void test_allow(void)
     CHECK(rig.last_pin.number == 7 && rig.last_pin.count == 1 &&
           rig.last_pin.addresses[0] == inet_addr("203.0.113.7") && rig.last_pin.ttl_s > 30);
     CHECK(rig.last_pin.ports[0] == 80 && rig.last_pin.ports[1] == 443 && rig.last_pin.ports[2] == 0);
+    CHECK(rig.last_pin.rules == rig.rules);
     pthread_mutex_unlock(&rig.mutex);
     TELLS("GOOD.Test.", A, "0 203.0.113.7");
     CHECK(rig.pins == 1); /* it still holds */
@@ -70,6 +71,7 @@ static void test_rebinding(void)
     CHECK(rig.pins == pins + 1);
     pthread_mutex_lock(&rig.mutex);
     CHECK(rig.last_pin.count == 1 && rig.last_pin.addresses[0] == inet_addr("203.0.113.9"));
+    CHECK(rig.last_pin.rules == rig.rules);
     pthread_mutex_unlock(&rig.mutex);
     TELLS("inner.test", A, "0");
     TELLS("mapped.test", A, "0");

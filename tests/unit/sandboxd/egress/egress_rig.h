@@ -27,7 +27,7 @@ struct rig {
     int web;                          /* where every connection of the proxy comes out */
     uint16_t dns_udp, dns_tcp, proxy; /* the sandbox's ports */
     atomic_bool refuses_pins, holds_pins, is_over;
-    atomic_uint pins, questions;
+    atomic_uint pins, questions, rules;
     pthread_mutex_t mutex;
     struct eg_pin last_pin;
     bool ended_well;
@@ -219,7 +219,9 @@ static inline void rig_say_sandbox(struct rig *rig, uint64_t number, enum launch
 {
     struct launcher_egress_message message = {.type = EG_SANDBOX};
     struct error err = {0};
-    message.as.sandbox = (struct eg_sandbox){.id = "sbx_0123456789abcdefghij", .number = number, .mode = mode};
+    rig->rules++;
+    message.as.sandbox = (struct eg_sandbox){
+        .id = "sbx_0123456789abcdefghij", .number = number, .mode = mode, .rules = (uint32_t)rig->rules};
     memcpy(message.as.sandbox.names, names, strlen(names));
     CHECK(launcher_egress_send(rig->line, &message, fds, fds ? EG_FDS : 0, &err));
 }

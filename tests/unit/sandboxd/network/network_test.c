@@ -193,8 +193,12 @@ static void test_what_is_refused(struct networks *all)
 static bool pin(struct network *network, uint32_t address, uint16_t port, uint32_t ttl_s, uint64_t now,
                 struct error *err)
 {
-    const struct network_pins pins = {
-        .addresses = &address, .ports = &port, .address_count = 1, .port_count = 1, .ttl_s = ttl_s};
+    const struct network_pins pins = {.rules = network_mark(network),
+                                      .addresses = &address,
+                                      .ports = &port,
+                                      .address_count = 1,
+                                      .port_count = 1,
+                                      .ttl_s = ttl_s};
     return network_pin(network, &pins, now, err);
 }
 
@@ -325,6 +329,30 @@ static void test_half_a_link(int far_listener)
     network_free(network);
 }
 
+/* parley-egress asked before it heard of a change. */
+static void test_late_pins(void)
+{
+    struct error err = {0};
+    const uint16_t port = 22;
+    struct fl_network other = NAMES_ALONE;
+    AUTO(networks) *all = open_networks("/late");
+    AUTO_FD int where = networks_take(all, &err);
+    AUTO(network) *network = network_new(all, 13);
+    CHECK(network_apply(network, where, &NAMES_ALONE, &err));
+    struct network_pins pins = {.rules = network_mark(network),
+                                .addresses = &FAR,
+                                .ports = &port,
+                                .address_count = 1,
+                                .port_count = 1,
+                                .ttl_s = 60};
+    CHECK(network_pin(network, &pins, clock_boot_ns(), &err));
+    strcpy(other.names, "b.example");
+    CHECK(network_apply(network, where, &other, &err));
+    CHECK(!network_pin(network, &pins, clock_boot_ns(), &err) && err.kind == ERROR_FORBIDDEN);
+    pins.rules = network_mark(network);
+    CHECK(network_pin(network, &pins, clock_boot_ns(), &err));
+}
+
 /* The table drops what is others' only while forwarding is ours. */
 static void test_opened(void)
 {
@@ -387,6 +415,7 @@ int main(void)
     test_half_a_link(web);
     test_clear(all);
     test_forwarding();
+    test_late_pins();
     test_opened();
     test_namespace_of_its_own();
     CHECK(fd_remove_tree(folder, &err));
