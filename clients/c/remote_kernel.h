@@ -11,7 +11,7 @@
 
 /** What is wanted; all is borrowed. */
 struct remote_kernel_wanted {
-    const char *language;         /* NULL: python */
+    const char *language;         /* NULL: that of the one that is there, else python */
     const char *id;               /* 1..48 of A-Za-z0-9._-; one that is there is taken as it is. NULL: a new one */
     const char *cwd;              /* NULL: the template's */
     const char *const *variables; /* "NAME=value", NULL-ended; NULL none */

@@ -106,7 +106,8 @@ static bool show_bundle(struct context_view *view, const json_t *data, struct er
     const char *type;
     json_t *value;
     json_object_foreach ((json_t *)(uintptr_t)data, type, value) {
-        bool is_text = strncmp(type, "text/", 5) == 0 && plain != NULL; /* the same in other words */
+        bool is_same = strncmp(type, "text/", 5) == 0 || strcmp(type, "application/json") == 0;
+        bool is_text = is_same && plain != NULL; /* the same in other words */
         if (strcmp(type, "text/plain") != 0 && (!is_text || view->save) && !show_member(view, type, value, err))
             return false;
     }

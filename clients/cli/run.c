@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const size_t CODE_MAX_BYTES = 131071; /* one argument of execve(2), MAX_ARG_STRLEN less its NUL */
 static const size_t CONTEXT_CODE_MAX_BYTES = 2 * 1024 * 1024; /* as sandboxd takes */
@@ -31,7 +32,8 @@ static const char HELP[] =
     "In a context (`parley kernels`) variables stay for the next time; -: code from stdin; Ctrl-C interrupts it.\n\n"
     "  -c CODE            code to run\n"
     "  --lang LANG        python, bash or node (default: by FILE's ending, else python); contexts: also typescript\n"
-    "                     and jupyter:SPEC, which without --context get one that ends with the run\n"
+    "                     and jupyter:SPEC, which without --context get one that ends with the run; a context that\n"
+    "                     is there needs none\n"
     "  --context NAME     in the context of that name, which is made when there is none\n"
     "  --file FILE        the code of a context is in FILE\n"
     "  --save DIR         keep the images and the like that a context shows there\n"
@@ -142,7 +144,10 @@ static int check_context(const struct run_options *options)
 {
     int given = (options->code != NULL) + (options->file != NULL) + (options->rest_count > 0);
     if (given != 1 || options->rest_count > 1)
-        return cli_usage("run", "a context is given CODE, -c CODE, --file FILE, or - for stdin");
+        return cli_usage("run", "a context is given one CODE, -c CODE, --file FILE, or - for stdin, after all options");
+    const char *word = options->rest_count > 0 ? options->rest[0] : "";
+    if (strpbrk(word, "./") && access(word, F_OK) == 0)
+        return cli_usage("run", "%s is a file here: --file %s runs it in the context, -c takes it as code", word, word);
     if (options->detach || options->user || options->is_command)
         return cli_usage("run", "a context takes code, and no --detach or --user");
     if (options->context && !text_is_name(options->context, 48))
@@ -192,7 +197,8 @@ static enum language language_of(const struct run_options *options, const char *
         const char *name;
         enum language language;
     } NAMES[] = {{"python", LANGUAGE_PYTHON}, {"py", LANGUAGE_PYTHON}, {"bash", LANGUAGE_BASH}, {"sh", LANGUAGE_BASH},
-                 {"node", LANGUAGE_NODE},     {"js", LANGUAGE_NODE},   {"mjs", LANGUAGE_NODE}};
+                 {"node", LANGUAGE_NODE},     {"js", LANGUAGE_NODE},   {"mjs", LANGUAGE_NODE},   {"cjs", LANGUAGE_NODE},
+                 {"javascript", LANGUAGE_NODE}};
     const char *slash = file ? strrchr(file, '/') : NULL;
     const char *dot = file ? strrchr(slash ? slash : file, '.') : NULL;
     const char *name = options->language ? options->language : dot ? dot + 1 : "python";
@@ -226,7 +232,8 @@ static int build_arguments(const struct run_options *options, const char **argum
         const char *file = options->code ? NULL : options->rest[first++];
         enum language language = language_of(options, file);
         if (language == LANGUAGE_NONE)
-            return cli_usage("run", "which language is %s? Allowed: --lang python, bash or node",
+            return cli_usage("run", "which language is %s? Allowed: --lang python, bash or node; for TypeScript --lang typescript "
+                             "--file FILE",
                              options->language ? options->language : file);
         struct error err = {0};
         size_t size = options->code ? strlen(options->code) : 0;

@@ -31,6 +31,14 @@ bool fields_query_number(const struct http_request *request, const char *name, u
     return true;
 }
 
+static bool set_unknown(const char *name, const char *const *names, struct error *err)
+{
+    AUTO_TEXT struct text list = {0};
+    for (size_t i = 0; names[i]; i++)
+        text_printf(&list, "%s%s", i ? ", " : "", names[i]);
+    return error_set(err, ERROR_INVALID, "unknown field \"%.64s\"; there are %s", name, text_string(&list));
+}
+
 bool fields_only(const json_t *object, const char *const *names, struct error *err)
 {
     const char *name;
@@ -40,7 +48,7 @@ bool fields_only(const json_t *object, const char *const *names, struct error *e
         while (names[at] && strcmp(names[at], name) != 0)
             at++;
         if (!names[at])
-            return error_set(err, ERROR_INVALID, "unknown field \"%.64s\"", name);
+            return set_unknown(name, names, err);
     }
     return true;
 }

@@ -149,6 +149,15 @@ Rich()""")
             self.assertEqual(shown["data"]["text/html"], "<b>x</b>")
             self.assertEqual(base64.b64decode(shown["data"]["image/png"]), b"\x89PNG\r\n\x1a\nnot really")
 
+    def test_a_figure_is_a_picture(self):
+        """With matplotlib of the host's /usr and what it has in /etc."""
+        done = self.run_code(self.new(), "import matplotlib.pyplot as p\n_ = p.plot([1, 2, 3])\np.show()")
+        if done.get("error") and done["error"]["name"] == "ModuleNotFoundError":
+            self.skipTest("no matplotlib in the host's /usr (python3-matplotlib)")
+        pictures = [shown["data"]["image/png"] for shown in done["displays"] if "image/png" in shown["data"]]
+        self.assertEqual(len(pictures), 1, done)
+        self.assertTrue(base64.b64decode(pictures[0]).startswith(b"\x89PNG"))
+
     def test_large_results(self):
         """Over what is read on a loop; as events and as one JSON, and what is behind them stays behind."""
         name = self.new()
@@ -198,6 +207,9 @@ Rich()""")
         again = self.ask("POST", "/kernels", {"language": "py", "name": name})
         self.assertEqual((again.status, again.json["execution_count"]), (200, 1))
         self.assertEqual(self.ask("POST", "/kernels", {"language": "bash", "name": name}).code, "CONFLICT")
+        shell = self.new("bash")
+        again = self.ask("POST", "/kernels", {"name": shell})  # what it is in need not be said again
+        self.assertEqual((again.status, again.json["language"]), (200, "bash"))
         listed = self.ask("GET", "/kernels").json["kernels"]
         self.assertIn(name, [kernel["id"] for kernel in listed])
         self.assertEqual(self.ask("DELETE", f"/kernels/{name}").status, 204)
@@ -751,6 +763,7 @@ class CommandLine(unittest.TestCase):
             file.write("x + 2\n")
             file.flush()
             self.assertEqual(self.parley("run", "--context", "a", "--file", file.name).stdout, "8\n")
+            self.assertIn("--file", self.parley("run", "--context", "a", file.name, status=2).stderr)
         failed = self.parley("run", "--context", "a", "1/0", status=1)
         self.assertIn("ZeroDivisionError", failed.stderr)
         self.assertEqual(failed.stdout, "")
@@ -774,8 +787,11 @@ class CommandLine(unittest.TestCase):
     def test_their_list(self):
         self.assertEqual(self.parley("kernels", "new", "b", "--lang", "bash").stdout, "b\n")
         self.assertEqual(self.parley("run", "--lang", "bash", "--context", "b", "echo $((6*7))").stdout, "42\n")
+        self.assertEqual(self.parley("run", "--context", "b", "echo $((6*8))").stdout, "48\n")  # bash still
+        wrong = self.parley("run", "--lang", "python", "--context", "b", "1", status=125).stderr
+        self.assertIn("is one of bash, not of python", wrong)
         kernels = {kernel["id"]: kernel for kernel in json.loads(self.parley("kernels", "--json").stdout)["kernels"]}
-        self.assertEqual((kernels["b"]["language"], kernels["b"]["execution_count"]), ("bash", 1))
+        self.assertEqual((kernels["b"]["language"], kernels["b"]["execution_count"]), ("bash", 2))
         self.assertEqual(self.parley("kernels", "interrupt", "b").stdout, "b\n")
         self.assertEqual(self.parley("kernels", "rm", "b").stdout, "b\n")
         self.parley("kernels", "rm", "b", status=1)

@@ -96,7 +96,10 @@ static const char *const COPIES[] = {"ld.so.cache",
                                      "fonts",
                                      "gai.conf",
                                      "host.conf",
-                                     "environment.d"};
+                                     "environment.d",
+                                     "matplotlibrc",
+                                     "R",
+                                     "julia"};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+static const char DEFAULT_LANGUAGE[] = "python";
+
 bool kernel_is_id(const char *id)
 {
     return text_is_name(id, KERNEL_ID_BYTES - 1);
@@ -143,8 +145,9 @@ static void find_created(struct sandbox *sandbox, struct kernel *kernel, struct 
 {
     struct error err = {0};
     const struct kernel_ask *ask = verb->kernel;
-    if (kernel->view.language[0] && strcmp(kernel->view.language, ask->language) != 0)
-        error_set(&err, ERROR_CONFLICT, "context \"%s\" is one of %s", kernel->view.id, kernel->view.language);
+    if (kernel->view.language[0] && ask->language[0] && strcmp(kernel->view.language, ask->language) != 0)
+        error_set(&err, ERROR_CONFLICT, "context \"%s\" is one of %s, not of %s; remove it, or take another name",
+                  kernel->view.id, kernel->view.language, ask->language);
     else if (kernel->after == KERNEL_GOES)
         error_set(&err, ERROR_CONFLICT, "context \"%s\" is being removed; try again", kernel->view.id);
     else if (is_alive(kernel, &err) && !sandbox_wake(sandbox, verb))
@@ -183,7 +186,7 @@ static void work_create(struct sandbox *sandbox, struct verb *verb)
     }
     if (!sandbox_wake(sandbox, verb))
         return;
-    kernel = kernel_new(sandbox, ask->kernel_id, ask->language);
+    kernel = kernel_new(sandbox, ask->kernel_id, ask->language[0] ? ask->language : DEFAULT_LANGUAGE);
     kernel->ground = TAKE(verb->command);
     if (kernel_start(kernel, ask->timeout_ms, &err)) {
         verb->is_new = true;
@@ -202,7 +205,7 @@ void kernels_create(struct sandboxes *all, const struct kernel_call *call, const
     struct error err = {0};
     verb->command = command;
     verb->kernel->timeout_ms = timeout_ms;
-    if (driver_language(language, verb->kernel->language, &err))
+    if (!language || driver_language(language, verb->kernel->language, &err))
         verb_send(verb);
     else
         verb_finish(verb, &err);

@@ -52,7 +52,7 @@ bool kernel_is_process(const char *process_id) MUST_USE;
 const char *kernel_state_name(enum kernel_state state) MUST_USE;
 
 /** Starts one, or finds the one of the same id and language (answer->is_new tells which), and answers when it can take
- *  code. `command` (taken) has cwd, variables and origin, and no arguments. INVALID: no such language, or it cannot
+ *  code. `language` NULL: that of the one which is there, python for a new one. `command` (taken) has cwd, variables and origin, and no arguments. INVALID: no such language, or it cannot
  *  start there (its sentence says why); CONFLICT: the id is a context of another language; GONE: it was lost;
  * NO_CAPACITY; TIMEOUT: not ready after `timeout_ms`, 0: KERNEL_START_MS; it is ended then. */
 void kernels_create(struct sandboxes *all, const struct kernel_call *call, const char *language,

@@ -12,7 +12,7 @@
 /** What a verb on contexts carries. */
 struct kernel_ask {
     char kernel_id[KERNEL_ID_BYTES]; /* "": any, or a new one */
-    char language[DRIVER_NAME_BYTES];
+    char language[DRIVER_NAME_BYTES]; /* "": not said */
     uint64_t timeout_ms;
     bool silent;
     char *code;             /* as a JSON text; owned */

@@ -41,7 +41,7 @@ static bool parse_language(struct kernel_create *create, const json_t *body, str
     const json_t *language = json_object_get(body, "language");
     if (language && !json_is_string(language))
         return error_set(err, ERROR_INVALID, "language: a string");
-    create->language = language ? json_string_value(language) : "python";
+    create->language = language ? json_string_value(language) : NULL;
     return true;
 }
 
