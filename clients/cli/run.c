@@ -196,9 +196,9 @@ static enum language language_of(const struct run_options *options, const char *
     static const struct {
         const char *name;
         enum language language;
-    } NAMES[] = {{"python", LANGUAGE_PYTHON}, {"py", LANGUAGE_PYTHON}, {"bash", LANGUAGE_BASH}, {"sh", LANGUAGE_BASH},
-                 {"node", LANGUAGE_NODE},     {"js", LANGUAGE_NODE},   {"mjs", LANGUAGE_NODE},   {"cjs", LANGUAGE_NODE},
-                 {"javascript", LANGUAGE_NODE}};
+    } NAMES[] = {{"python", LANGUAGE_PYTHON}, {"py", LANGUAGE_PYTHON}, {"bash", LANGUAGE_BASH},
+                 {"sh", LANGUAGE_BASH},       {"node", LANGUAGE_NODE}, {"js", LANGUAGE_NODE},
+                 {"mjs", LANGUAGE_NODE},      {"cjs", LANGUAGE_NODE},  {"javascript", LANGUAGE_NODE}};
     const char *slash = file ? strrchr(file, '/') : NULL;
     const char *dot = file ? strrchr(slash ? slash : file, '.') : NULL;
     const char *name = options->language ? options->language : dot ? dot + 1 : "python";
@@ -232,9 +232,11 @@ static int build_arguments(const struct run_options *options, const char **argum
         const char *file = options->code ? NULL : options->rest[first++];
         enum language language = language_of(options, file);
         if (language == LANGUAGE_NONE)
-            return cli_usage("run", "which language is %s? Allowed: --lang python, bash or node; for TypeScript --lang typescript "
-                             "--file FILE",
-                             options->language ? options->language : file);
+            return cli_usage(
+                "run",
+                "which language is %s? Allowed: --lang python, bash or node; for TypeScript --lang typescript "
+                "--file FILE",
+                options->language ? options->language : file);
         struct error err = {0};
         size_t size = options->code ? strlen(options->code) : 0;
         if (file && !(*loaded = fd_read_file(file, CODE_MAX_BYTES, &size, &err)))

@@ -33,10 +33,10 @@ bool fields_query_number(const struct http_request *request, const char *name, u
 
 static bool set_unknown(const char *name, const char *const *names, struct error *err)
 {
-    AUTO_TEXT struct text list = {0};
+    AUTO_TEXT list = {0};
     for (size_t i = 0; names[i]; i++)
-        text_printf(&list, "%s%s", i ? ", " : "", names[i]);
-    return error_set(err, ERROR_INVALID, "unknown field \"%.64s\"; there are %s", name, text_string(&list));
+        text_append_format(&list, "%s%s", i ? ", " : "", names[i]);
+    return error_set(err, ERROR_INVALID, "unknown field \"%.64s\"; there are %s", name, list.data ? list.data : "none");
 }
 
 bool fields_only(const json_t *object, const char *const *names, struct error *err)
