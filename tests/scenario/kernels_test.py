@@ -309,6 +309,19 @@ class Ends(KernelTest):
         self.assertEqual(self.ask("POST", f"/kernels/{name}/interrupt").json["state"], "idle")  # harmless
         self.assertEqual(self.value(name, "kept"), "1")
 
+    def test_an_interrupt_that_comes_while_the_driver_is_at_work(self):
+        """At the very end of a write nobody would look whether one is kept, and the code sleeps."""
+        name = self.new()
+        done = self.run_code(name, "import os, signal, sys, time\n"
+                                   "def trace(frame, event, arg):\n"
+                                   "    if event == 'return' and frame.f_code.co_name == 'write' and 'kind' not in frame.f_locals:\n"
+                                   "        sys.setprofile(None)\n"
+                                   "        os.kill(os.getpid(), signal.SIGINT)\n"
+                                   "sys.setprofile(trace)\n"
+                                   "n = sys.stdout.write('x')\n"
+                                   "time.sleep(600)", timeout=60)
+        self.assertEqual(done["status"], "interrupted", done)
+
     def test_interrupt_ends_one_and_what_waits_is_run(self):
         name = self.new()
         told, first = self.start(name, "open('/tmp/int2', 'w').close()\nimport time\ntime.sleep(600)")

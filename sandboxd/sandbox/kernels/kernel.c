@@ -288,7 +288,8 @@ void kernel_over(struct kernel *kernel)
         return;
     }
     kernel_lose_jobs(kernel);
-    error_set(&err, ERROR_INVALID, "the %s context did not start: %s", kernel->view.language, kernel->view.reason);
+    error_set(&err, kernel->going ? ERROR_CONFLICT : ERROR_INVALID, "the %s context did not start: %s",
+              kernel->view.language, kernel->view.reason);
     bool never_was = !kernel->was_ready;
     kernel_finish(kernel, &kernel->starting, &err);
     if (after != KERNEL_GOES && !never_was)

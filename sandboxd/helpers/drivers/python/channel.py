@@ -43,12 +43,13 @@ def to_line(frame):
 
 class Interrupts:
     """SIGINT raises in the code of the user alone: where the innermost frame of ours is an open one, or none is. In
-    ours it is kept until that is done."""
+    ours it is kept until that is done: raised by catch_up, or signalled again (again), as ours may be past that."""
 
     def __init__(self):
         self.is_running = False
         self.is_pending = False
         self.open = set()
+        self.wake = lambda: None  # the thread that calls `again` soon
 
     def opening(self, function):
         self.open.add(function.__code__)
@@ -62,9 +63,15 @@ class Interrupts:
                 if frame.f_code in self.open:
                     break
                 self.is_pending = True
+                self.wake()
                 return
             frame = frame.f_back
+        self.is_pending = False
         raise KeyboardInterrupt
+
+    def again(self):
+        if self.is_pending and self.is_running:
+            signal.pthread_kill(MAIN_THREAD, signal.SIGINT)
 
     def catch_up(self):
         """What came meanwhile, in the thread that signals interrupt."""
@@ -106,6 +113,7 @@ class Channel:
         self.wake_in, self.wake_out = high(wake[0]), high(wake[1])
         os.close(wake[0])
         os.close(wake[1])
+        interrupts.wake = lambda: os.write(self.wake_out, b"!")
         os.register_at_fork(before=self._before_fork, after_in_parent=self._in_parent, after_in_child=self._in_child)
         _thread.start_new_thread(self._watch, ())
 
@@ -233,7 +241,7 @@ class Channel:
         for fd in list(self.pipes) + [self.wake_in]:
             watched.register(fd, select.POLLIN)
         while True:
-            ready = watched.poll(FLUSH_SECONDS * 1000 if self.is_watched else None)
+            ready = watched.poll(FLUSH_SECONDS * 1000 if self.is_watched or interrupts.is_pending else None)
             with self.lock:
                 if any(fd == self.wake_in for fd, _ in ready):
                     os.read(self.wake_in, 4096)
@@ -242,6 +250,7 @@ class Channel:
                 self._drain()
                 self._flush_own()
                 self.is_watched = False
+            interrupts.again()
 
     # -- user code that forks: the child's output goes through the pipes, as that of any other process
 
