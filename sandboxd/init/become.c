@@ -55,6 +55,16 @@ static bool says(const char *path, const char *text)
     return size == (ssize_t)strlen(text) && memcmp(there, text, strlen(text)) == 0;
 }
 
+/* A template of a whole system links it to what a resolver that does not run here would write. */
+static void name_resolver(void)
+{
+    struct stat status;
+    if (lstat(RESOLVER_PATH, &status) == 0 && S_ISLNK(status.st_mode))
+        (void)unlink(RESOLVER_PATH); /* else names are not found: nothing that could be told here */
+    if (!says(RESOLVER_PATH, RESOLVER))
+        write_etc(RESOLVER_PATH, RESOLVER);
+}
+
 static bool take_names(const struct li_become *to, struct error *err)
 {
     char hosts[HOSTS_BYTES];
@@ -65,8 +75,7 @@ static bool take_names(const struct li_become *to, struct error *err)
     snprintf(name, sizeof name, "%s\n", to->hostname);
     write_etc("/etc/hosts", hosts);
     write_etc("/etc/hostname", name);
-    if (!says(RESOLVER_PATH, RESOLVER))
-        write_etc(RESOLVER_PATH, RESOLVER);
+    name_resolver();
     return true;
 }
 

@@ -74,8 +74,12 @@ static bool check_words(const struct settings *settings, struct error *err)
     return error_set(err, ERROR_INVALID, "root_user: \"%.32s\" is neither never nor allowed", settings->root_user);
 }
 
-static bool check_egress(const char *most, struct error *err)
+static bool check_egress(const struct settings *settings, struct error *err)
 {
+    const char *most = settings->egress_max;
+    if (settings->egress_uid == settings->front_uid)
+        return error_set(err, ERROR_INVALID, "egress_uid: %lld is the front's; it must be one of its own",
+                         (long long)settings->egress_uid);
     if (text_equal(most, "none") || text_equal(most, "allow") || text_equal(most, "public"))
         return true;
     return error_set(err, ERROR_INVALID, "egress_max: \"%.32s\" is none of none, allow, public", most);
@@ -103,7 +107,7 @@ bool settings_load(struct settings *settings, int argc, char *const argv[], stru
     if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err) ||
         !config_check_listener(loaded.listen_host, loaded.insecure_http, err) ||
         !config_set_log_level(loaded.log_level, err) || !check_sync(loaded.audit_sync, err) ||
-        !check_words(&loaded, err) || !check_egress(loaded.egress_max, err) ||
+        !check_words(&loaded, err) || !check_egress(&loaded, err) ||
         !check_domain(loaded.preview_domain, err))
         return false;
     *settings = loaded;

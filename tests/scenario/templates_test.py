@@ -322,6 +322,12 @@ class Run(Deployed):
         self.end("one")
         self.end("two")
 
+    def test_names_are_asked_for_where_the_node_answers(self):
+        """Also in an image of a whole system, whose resolv.conf is a link to what nobody writes here."""
+        self.take("linked", entry("etc/resolv.conf", kind="symlink", link="../run/systemd/resolve/stub-resolv.conf"))
+        self.assertEqual(self.run_in("linked", "linked", "cat", "/etc/resolv.conf"), "nameserver 127.0.0.53\n")
+        self.end("linked")
+
     def test_a_line_where_there_is_no_bash(self):
         self.take("plain")
         grant = self.deployment.negotiate("plain", template="plain")
