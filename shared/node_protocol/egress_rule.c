@@ -169,6 +169,11 @@ bool egress_rule_parse(const char *text, struct egress_rule *rule, struct error 
     *rule = (struct egress_rule){0};
     if (!text_copy(rest, sizeof rest, text))
         return refuse(text, "it is too long", err);
+    if (strstr(rest, "://"))
+        return refuse(text, "a name or addresses alone, without a scheme or a path", err);
+    const char *colon = strchr(rest, ':');
+    if (rest[0] == '[' || (colon && strchr(colon + 1, ':')))
+        return refuse(text, "IPv6 does not go out, only IPv4 does", err);
     if (!cut_protocol(rest, rule))
         return refuse(text, "what follows the port may be /tcp or /udp", err);
     if (!cut_port(rest, rule))

@@ -98,6 +98,15 @@ static void refusals(void)
     CHECK_TEXT(spelled(name), "refused");
 }
 
+static void reasons(void)
+{
+    struct egress_rule rule;
+    struct error err;
+    CHECK(!egress_rule_parse("http://x.org/y", &rule, &err) && strstr(err.message, "without a scheme"));
+    CHECK(!egress_rule_parse("2001:db8::/32", &rule, &err) && strstr(err.message, "only IPv4"));
+    CHECK(!egress_rule_parse("10.0.0.1", &rule, &err) && strstr(err.message, "never reached"));
+}
+
 static void names(void)
 {
     struct egress_rule exact, below;
@@ -189,6 +198,7 @@ int main(void)
 {
     spellings();
     refusals();
+    reasons();
     names();
     blocked();
     wishes();
