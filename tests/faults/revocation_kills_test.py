@@ -334,6 +334,9 @@ class ImpersonatedNegotiator(unittest.TestCase):
             time.sleep(0.05)
             with self.assertRaises(OSError):
                 self.status(node.token())
+        until = time.monotonic() + 30
+        while "the journal of marks" not in node.logs() and time.monotonic() < until:
+            time.sleep(0.05)
         self.assertIn("the journal of marks", node.logs())
         with open(path, "wb") as journal:
             journal.write(whole)

@@ -63,6 +63,32 @@ static void fill(int fd, const char *first, const char *bytes, size_t size)
         host_failed("no memory for the code");
 }
 
+static pid_t group_of(const char *pid)
+{
+    char path[64], text[512] = "";
+    int group = -1;
+    (void)snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const char *after = fd >= 0 && read(fd, text, sizeof text - 1) > 0 ? strrchr(text, ')') : NULL;
+    return after && sscanf(after, ") %*c %*d %d", &group) == 1 ? group : -1;
+}
+
+/* SIGINT for what bash has started: a program that was on its way to execve(2) when the first one came has not seen it.
+ * What runs in the background ignores it. */
+static bool interrupt_programs(const struct host *host)
+{
+    bool has_programs = false;
+    DIR *folder = opendir("/proc");
+    for (const struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (pid > 0 && pid != getpid() && pid != host->child && group_of(entry->d_name) == getpgrp())
+            has_programs = kill(pid, SIGINT) == 0 || has_programs;
+    }
+    if (folder)
+        closedir(folder);
+    return has_programs;
+}
+
 static void run(struct host *host, const char *code, size_t size)
 {
     struct shell *shell = host->own;
@@ -75,43 +101,30 @@ static void run(struct host *host, const char *code, size_t size)
     fill(shell->state, "", "", 0);
     fill(shell->code, shell->again, code, size);
     int pid = getpid();
+    /* One line: a SIGINT ends no more and no less than it, and never leaves an eval of what ran before. */
     AUTO_FREE char *line =
         shell->is_bash
-            ? memory_printf("IFS= \\builtin read -r -d '' __parley </proc/%d/fd/%d || :\n"
+            ? memory_printf("IFS= \\builtin read -r -d '' __parley </proc/%d/fd/%d || :; "
                             "LINENO=0; \\builtin eval \"$__parley\" </dev/null\n",
                             pid, shell->code)
-            : memory_printf("__parley=$(\\cat /proc/%d/fd/%d)\n\\eval \"$__parley\" </dev/null\n", pid, shell->code);
+            : memory_printf("__parley=$(\\cat /proc/%d/fd/%d); \\eval \"$__parley\" </dev/null\n", pid, shell->code);
+    /* One that came, or that we sent, when the run before was just over ends this line instead. */
+    if (host->may_be_interrupted) {
+        (void)interrupt_programs(host); /* of the run before: bash would wait for them first */
+        tell(host, ":\n:\n");
+    }
     tell(host, line);
     ask_report(host);
 }
 
-static pid_t group_of(const char *pid)
-{
-    char path[64], text[512] = "";
-    int group = -1;
-    (void)snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
-    AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const char *after = fd >= 0 && read(fd, text, sizeof text - 1) > 0 ? strrchr(text, ')') : NULL;
-    return after && sscanf(after, ") %*c %*d %d", &group) == 1 ? group : -1;
-}
-
-/* A program that was being started when SIGINT came has not seen it, and bash waits for it to end: it gets another, or
- * bash itself where there is none. A few times at most: code may have a trap. */
+/* Bash waits for a program that has not seen SIGINT: that gets another, or bash itself where there is none. A few times
+ * at most: code may have a trap. */
 static void interrupt_again(struct host *host)
 {
     struct shell *shell = host->own;
     if (shell->again_count++ >= 3)
         return;
-    bool has_programs = false;
-    DIR *folder = opendir("/proc");
-    for (const struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
-        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (pid > 0 && pid != getpid() && pid != host->child && group_of(entry->d_name) == getpgrp())
-            has_programs = kill(pid, SIGINT) == 0 || has_programs;
-    }
-    if (folder)
-        closedir(folder);
-    if (!has_programs)
+    if (!interrupt_programs(host))
         (void)kill(host->child, SIGINT);
     ask_report(host);
 }
@@ -121,6 +134,8 @@ static void end_run(struct host *host, int status)
     AUTO_FREE char *text = status > 128 ? memory_printf("exit status %d (signal %d)", status, status - 128)
                                         : memory_printf("exit status %d", status);
     bool is_interrupted = host->was_interrupted && status != 0;
+    if (is_interrupted)
+        (void)interrupt_programs(host); /* bash has left the line, perhaps without them */
     if (is_interrupted)
         host_error(host, "KeyboardInterrupt", "interrupted");
     else if (status != 0)

@@ -27,6 +27,15 @@ static void on_interrupt(int number)
     interrupts++;
 }
 
+/* SIGINT comes in while we wait and right behind: none falls between the look at `interrupts` and the wait. */
+static void hold_interrupts(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigprocmask(how, &set, NULL);
+}
+
 /* --- out --- */
 
 static void write_out(int fd, const char *bytes, size_t size)
@@ -167,6 +176,7 @@ void host_init(struct host *host, const struct host_language *language)
     *host = (struct host){.language = language, .child_fd = -1, .count = 1, .run_id = memory_string("\"\"")};
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
+    hold_interrupts(SIG_BLOCK);
     signal(SIGPIPE, SIG_IGN);
     for (enum host_stream stream = HOST_STDOUT; stream < HOST_STREAMS; stream++)
         make_pipe(&host->output[stream], &host->output_in[stream]);
@@ -192,6 +202,7 @@ static _Noreturn void become(const char *path, char *const *arguments, const int
     struct sigaction action = {.sa_handler = SIG_DFL};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGPIPE, &action, NULL);
+    hold_interrupts(SIG_UNBLOCK);
     /* All are above those that they become (move_high), or the one itself. */
     for (size_t i = 0; i < count; i++) {
         if (fds[i] == (int)i ? fcntl(fds[i], F_SETFD, 0) < 0 : dup2(fds[i], (int)i) < 0)
@@ -253,6 +264,7 @@ static void start_run(struct host *host, json_t *run)
     host->run_id = json_dumps(id, JSON_ENCODE_ANY);
     host->is_running = true;
     host->is_silent = json_is_true(json_object_get(run, "silent"));
+    host->may_be_interrupted = host->was_interrupted || interrupts > 0;
     host->was_interrupted = false;
     interrupts = 0;
     host_frame(host, "started", json_pack("{s:O,s:I}", "run", id, "count", (json_int_t)host->count));
@@ -329,7 +341,14 @@ static void wait_for_something(struct host *host)
         {.fd = host->child_fd, .events = POLLIN},
     };
     bool is_impatient = host->is_running && host->was_interrupted && host->language->still_runs;
-    int ready = poll(fds, sizeof fds / sizeof fds[0], host->child_fd < 0 || is_impatient ? 200 : -1);
+    const struct timespec while_impatient = {.tv_nsec = 200000000};
+    sigset_t none;
+    sigemptyset(&none);
+    int ready = ppoll(fds, sizeof fds / sizeof fds[0], host->child_fd < 0 || is_impatient ? &while_impatient : NULL,
+                      &none);
+    /* What is there to be read keeps ppoll(2) from letting one in: it belongs to the run all the same. */
+    hold_interrupts(SIG_UNBLOCK);
+    hold_interrupts(SIG_BLOCK);
     if (ready == 0 && is_impatient && host->is_running)
         host->language->still_runs(host);
     if (interrupts > 0 && host->is_running) {

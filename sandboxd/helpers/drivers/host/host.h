@@ -40,6 +40,7 @@ struct host {
     struct text_decoder decoders[HOST_STREAMS];
     char *run_id; /* JSON, with its quotes; of the last run */
     bool is_running, is_silent, is_ready, is_at_end, is_in_line, was_interrupted;
+    bool may_be_interrupted; /* a SIGINT for the run before may still be on its way */
     long long count; /* the next run's */
     char *data;      /* requests, read and not yet taken */
     size_t size, room;

@@ -322,6 +322,8 @@ static inline const char *rig_interrupt(struct rig *rig, const char *code)
     rig_send(rig, code);
     while (strstr(rig->summary, "go") == NULL && rig_take(rig))
         ;
+    if (strstr(rig->summary, "go") == NULL)
+        (void)fprintf(stderr, "no go of \"%s\" in \"%s\"\n", code, rig->summary);
     CHECK(strstr(rig->summary, "go") != NULL);
     CHECK(kill(-rig->pid, SIGINT) == 0);
     while (rig_take(rig))
