@@ -17,7 +17,7 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
-FUZZ_SECONDS = int(os.environ.get("PARLEY_FUZZ_SECONDS", "4"))
+FUZZ_SECONDS = int(os.environ.get("PARLEY_FUZZ_SECONDS", "3"))
 PROGRAM_TIMEOUT_S = 240
 UNITS_AT_ONCE = 3  # most of them wait for most of their time
 FUZZERS_AT_ONCE = 2
@@ -70,13 +70,16 @@ def run_units(counts, preset):
 
 
 def run_fuzzer(counts, program):
+    """Replays the corpus, regressions among it, then fuzzes for a moment; tests/fuzz/run does it for long."""
     name = os.path.basename(program)[len("fuzz-"):]
     corpus = os.path.join(ROOT, "tests", "fuzz", "corpus", name.removesuffix("_fuzz"))
     scratch = os.path.join(ROOT, "build", "fuzz", "scratch-" + name)
     os.makedirs(scratch, exist_ok=True)
     folders = [scratch] + ([corpus] if os.path.isdir(corpus) else [])
+    dictionary = os.path.join(ROOT, "tests", "fuzz", "dictionaries", name.removesuffix("_fuzz") + ".dict")
+    options = [f"-dict={dictionary}"] if os.path.exists(dictionary) else []
     run_program(counts, f"fuzz/{name}", [program, f"-max_total_time={FUZZ_SECONDS}", "-rss_limit_mb=2048",
-                                         "-timeout=10", f"-artifact_prefix={scratch}-", *folders], dict(os.environ))
+                                         "-timeout=10", f"-artifact_prefix={scratch}-", *options, *folders], dict(os.environ))
 
 
 def run_fuzzers(counts):
