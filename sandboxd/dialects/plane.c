@@ -189,6 +189,8 @@ void plane_stay_with_file(struct http_request *request)
 uint64_t plane_deadline_ns(int64_t expires_s)
 {
     int64_t left_ms = expires_s * 1000 - clock_wall_ms();
+    if (left_ms <= 0)
+        left_ms += (int64_t)CAPABILITY_LEEWAY_S * 1000;
     return clock_boot_ns() + (left_ms > 0 ? (uint64_t)left_ms * UINT64_C(1000000) : 0);
 }
 

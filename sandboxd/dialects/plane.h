@@ -86,7 +86,8 @@ void plane_stay(struct http_request *request);
 /** The same for one that holds a file of a files_call, which is closed with it: files_file_closed is called. */
 void plane_stay_with_file(struct http_request *request);
 
-/** UTC seconds of a token as boot time, for timers. */
+/** Until when a token that was just taken is good, as boot time, for timers: its end; in the leeway behind that, which
+ * the judge gives to clocks that differ (CAPABILITY_LEEWAY_S), the leeway's end. */
 uint64_t plane_deadline_ns(int64_t expires_s) MUST_USE;
 
 /** Who asks, as the origin of a command (process_deed). The caller frees. */
