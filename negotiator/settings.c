@@ -1,6 +1,7 @@
 #include "negotiator/settings.h"
 
 #include "shared/base/config.h"
+#include "shared/base/text.h"
 
 #include <stddef.h>
 
@@ -54,11 +55,18 @@ static const char *const FOREIGN[] = {
     "node_snapshots_max", "open_files_max", "commands_max", "output_mb", "egress_max", "egress_net", "egress_uid",
     "dns_servers", "jupyter", NULL};
 
+static bool check_egress(const char *most, struct error *err)
+{
+    return text_equal(most, "none") || text_equal(most, "allow") || text_equal(most, "public") ||
+           error_set(err, ERROR_INVALID, "egress_user: \"%.32s\" is none of none, allow, public", most);
+}
+
 bool settings_load(struct settings *settings, int argc, char *const argv[], struct error *err)
 {
     AUTO_SETTINGS loaded = {0};
     if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err) ||
-        !config_check_listener(loaded.host, loaded.insecure_http, err) || !config_set_log_level(loaded.log_level, err))
+        !config_check_listener(loaded.host, loaded.insecure_http, err) || !config_set_log_level(loaded.log_level, err) ||
+        !check_egress(loaded.egress_user, err))
         return false;
     *settings = loaded;
     loaded = (struct settings){0};

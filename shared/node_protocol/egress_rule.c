@@ -163,6 +163,15 @@ static bool take_name(const char *text, struct egress_rule *rule)
     return is_name(rule->name);
 }
 
+/* Hexadecimal digits and two colons at least. */
+static bool looks_like_ipv6(const char *text)
+{
+    size_t length = strspn(text, "0123456789abcdefABCDEF:.");
+    const char *colon = memchr(text, ':', length);
+    bool is_whole = text[length] == '\0' || text[length] == '/';
+    return is_whole && colon && memchr(colon + 1, ':', (size_t)(text + length - colon - 1));
+}
+
 bool egress_rule_parse(const char *text, struct egress_rule *rule, struct error *err)
 {
     char rest[EGRESS_RULE_BYTES];
@@ -171,8 +180,7 @@ bool egress_rule_parse(const char *text, struct egress_rule *rule, struct error 
         return refuse(text, "it is too long", err);
     if (strstr(rest, "://"))
         return refuse(text, "a name or addresses alone, without a scheme or a path", err);
-    const char *colon = strchr(rest, ':');
-    if (rest[0] == '[' || (colon && strchr(colon + 1, ':')))
+    if (rest[0] == '[' || looks_like_ipv6(rest))
         return refuse(text, "IPv6 does not go out, only IPv4 does", err);
     if (!cut_protocol(rest, rule))
         return refuse(text, "what follows the port may be /tcp or /udp", err);

@@ -104,6 +104,8 @@ static void reasons(void)
     struct error err;
     CHECK(!egress_rule_parse("http://x.org/y", &rule, &err) && strstr(err.message, "without a scheme"));
     CHECK(!egress_rule_parse("2001:db8::/32", &rule, &err) && strstr(err.message, "only IPv4"));
+    CHECK(!egress_rule_parse("::1", &rule, &err) && strstr(err.message, "only IPv4"));
+    CHECK(!egress_rule_parse("x.org:80:80", &rule, &err) && strstr(err.message, "a port is"));
     CHECK(!egress_rule_parse("10.0.0.1", &rule, &err) && strstr(err.message, "never reached"));
 }
 
