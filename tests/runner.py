@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Runs all tests that are built and counts them: unit programs (exit 0, 1, 77), Python scenarios, short fuzzing.
 
-usage: runner.py [AREA ...]   areas: unit tsan fuzz layering scenario escape contract faults
+usage: runner.py [AREA ...]   areas: layering unit tsan fuzz scenario faults hostile isolation escape contract
        runner.py FILE_test.py ...
 """
 import concurrent.futures
@@ -19,8 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 FUZZ_SECONDS = int(os.environ.get("PARLEY_FUZZ_SECONDS", "3"))
 PROGRAM_TIMEOUT_S = 240
-UNITS_AT_ONCE = 3  # most of them wait for most of their time
-FUZZERS_AT_ONCE = 2
+PROGRAMS_AT_ONCE = 5  # most of them wait for most of their time
 REPLIES = os.path.join(ROOT, "build", "replies.jsonl")
 
 
@@ -60,13 +59,11 @@ def run_program(counts, name, command, environment):
                     "".join("\n    " + line for line in output.splitlines()[-60:]))
 
 
-def run_units(counts, preset):
+def queue_units(pool, counts, preset):
     environment = dict(os.environ, PARLEY_BIN=os.path.join(ROOT, "build", preset, "bin"), PARLEY_SOURCE=ROOT)
-    programs = sorted(glob.glob(os.path.join(ROOT, "build", preset, "unit", "unit-*")))
-    with concurrent.futures.ThreadPoolExecutor(UNITS_AT_ONCE) as pool:
-        for program in programs:
-            name = os.path.basename(program)[len("unit-"):]
-            pool.submit(run_program, counts, f"{preset}/{name}", [program], environment)
+    for program in sorted(glob.glob(os.path.join(ROOT, "build", preset, "unit", "unit-*"))):
+        name = os.path.basename(program)[len("unit-"):]
+        pool.submit(run_program, counts, f"{preset}/{name}", [program], environment)
 
 
 def run_fuzzer(counts, program):
@@ -82,10 +79,18 @@ def run_fuzzer(counts, program):
                                          "-timeout=10", f"-artifact_prefix={scratch}-", *options, *folders], dict(os.environ))
 
 
-def run_fuzzers(counts):
-    with concurrent.futures.ThreadPoolExecutor(FUZZERS_AT_ONCE) as pool:
-        for program in sorted(glob.glob(os.path.join(ROOT, "build", "fuzz", "fuzz", "fuzz-*"))):
-            pool.submit(run_fuzzer, counts, program)
+def run_programs(counts, areas):
+    """Of several areas as one queue: the same program of two presets is never run at once, being far apart in it."""
+    with concurrent.futures.ThreadPoolExecutor(PROGRAMS_AT_ONCE) as pool:
+        if "unit" in areas:
+            queue_units(pool, counts, "debug")
+            pool.submit(run_program, counts, "vectors recomputed in Python", [
+                "/usr/bin/python3", os.path.join(ROOT, "tests/unit/shared/capability/vectors_check.py")], dict(os.environ))
+        if "fuzz" in areas:
+            for program in sorted(glob.glob(os.path.join(ROOT, "build", "fuzz", "fuzz", "fuzz-*"))):
+                pool.submit(run_fuzzer, counts, program)
+        if "tsan" in areas:
+            queue_units(pool, counts, "tsan")
 
 
 class Result(unittest.TestResult):
@@ -119,8 +124,10 @@ class Result(unittest.TestResult):
             self.addFailure(subtest, err)
 
 
-# Modules of an area that run at once: most of their time is waiting. Escapes look at what the whole host has left.
-AT_ONCE = {"scenario": 4, "faults": 2}
+# Areas whose modules run together, some at once: most of their time is waiting. Others run a module at a time: escapes
+# look at what the whole host has left.
+TOGETHER = ["scenario", "faults", "hostile", "isolation"]
+MODULES_AT_ONCE = 5
 MODULE_TIMEOUT_S = 600
 
 
@@ -141,9 +148,10 @@ def run_module_apart(path):
         return (late.stdout or b"").decode("utf-8", "replace") + f"\n{path} did not end in {MODULE_TIMEOUT_S} s"
 
 
-def run_python(counts, area):
-    paths = sorted(glob.glob(os.path.join(ROOT, "tests", area, "*_test.py")))
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE.get(area, 1)) as pool:
+def run_python(counts, areas):
+    paths = [path for area in areas for path in glob.glob(os.path.join(ROOT, "tests", area, "*_test.py"))]
+    paths.sort(key=os.path.getsize, reverse=True)  # what is long takes long: those that do begin first
+    with concurrent.futures.ThreadPoolExecutor(MODULES_AT_ONCE if areas[0] in TOGETHER else 1) as pool:
         for path, output in zip(paths, pool.map(run_module_apart, paths)):
             lines = output.rstrip("\n").split("\n")
             sums = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", lines[-1])
@@ -155,26 +163,37 @@ def run_python(counts, area):
                 counts.tell("failed", os.path.relpath(path, ROOT), 0, "it did not come to its end")
 
 
+PROGRAMS = ["unit", "tsan", "fuzz"]
+ALL = ["layering", *PROGRAMS, *TOGETHER, "escape", "contract"]
+
+
+def phases(areas):
+    """What runs at once, phase by phase: areas of programs, areas of modules that may, or one area alone."""
+    told = []
+    for area in areas:
+        kind = PROGRAMS if area in PROGRAMS else TOGETHER if area in TOGETHER else None
+        if told and kind and told[-1][0] in kind:
+            told[-1].append(area)
+        else:
+            told.append([area])
+    return told
+
+
 def main():
     # Who starts us in the background may have had it ignored, which every program below would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    areas = sys.argv[1:] or ["layering", "unit", "tsan", "fuzz", "scenario", "escape", "faults", "contract"]
+    areas = sys.argv[1:] or [area for area in ALL if area in PROGRAMS or os.path.isdir(os.path.join(ROOT, "tests", area))]
     counts = Counts()
     if "scenario" in areas and os.path.exists(REPLIES):
         os.unlink(REPLIES)  # tests/contract judges the replies of this run
-    for area in areas:
-        if area == "unit":
-            run_units(counts, "debug")
-            run_program(counts, "vectors recomputed in Python", [
-                "/usr/bin/python3", os.path.join(ROOT, "tests/unit/shared/capability/vectors_check.py")], dict(os.environ))
-        elif area == "tsan":
-            run_units(counts, "tsan")
-        elif area == "fuzz":
-            run_fuzzers(counts)
+    for phase in phases(areas):
+        area = phase[0]
+        if area in PROGRAMS:
+            run_programs(counts, phase)
         elif area.endswith("_test.py") and os.path.isfile(area):
             run_module(counts, os.path.realpath(area))
-        elif os.path.isdir(os.path.join(ROOT, "tests", area)):
-            run_python(counts, area)
+        elif all(os.path.isdir(os.path.join(ROOT, "tests", area)) for area in phase):
+            run_python(counts, phase)
         else:
             sys.exit(f"no area {area!r}: {__doc__}")
     if len(areas) > 1 and counts.failures:
