@@ -2,6 +2,7 @@
 
 #include "shared/base/confine.h"
 #include "shared/base/fd.h"
+#include "shared/base/log.h"
 #include "shared/base/memory.h"
 
 #include <errno.h>
@@ -121,6 +122,17 @@ static void raise_descriptor_limit(void)
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* Sandboxes need a limit of 1 (isolation/namespaces/capabilities.c), and nobody inside can raise one. */
+static void raise_core_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_CORE, &limit) < 0 || limit.rlim_max > 0)
+        return;
+    limit.rlim_max = 1;
+    if (setrlimit(RLIMIT_CORE, &limit) < 0)
+        log_warn("launcher", "started with core limit 0 for good: a program in core_pattern runs when a sandbox crashes");
+}
+
 static bool is_kept_by_snapshot(void *context, const char *version)
 {
     return snapshots_are_of(context, version);
@@ -160,6 +172,7 @@ static bool open_house(struct house *house, const struct settings *settings, str
         return error_set(err, ERROR_FORBIDDEN,
                          "parley-sandboxd must be started as root for now: sudo parley-sandboxd ...");
     raise_descriptor_limit();
+    raise_core_limit();
     confine_find_user(settings->front_user, (uid_t)settings->front_uid, &house->front_uid, &house->front_gid);
     return attachments_check_hosts(settings->volume_hosts, err) && make_folders(house, settings, err) &&
            house_lock(house->folder, &house->lock, err) && read_init_program(house, settings, err) &&

@@ -10,6 +10,7 @@
 enum {
     FILES_SOFT = 1024,
     FILES_HARD = 1048576,
+    CORE_BYTES = 1, /* 0 would still start a core_pattern that is a program, as the host's root; 1 never (core(5)) */
     LOCKED_BYTES = 65536,
     SIGNALS_PENDING = 4096, /* and timers of timer_create(2) */
     QUEUES_BYTES = 819200   /* of mq_open(3): the kernel's default */
@@ -44,7 +45,7 @@ bool process_attributes_reset(struct error *err)
         return error_set_errno(err, ERROR_INTERNAL, "setsid");
     /* Else the sandbox would possess the session keyring of whoever started us; a kernel without keys has none. */
     (void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
-    return limit(RLIMIT_NOFILE, FILES_SOFT, FILES_HARD, err) && limit(RLIMIT_CORE, 0, 0, err) &&
+    return limit(RLIMIT_NOFILE, FILES_SOFT, FILES_HARD, err) && limit(RLIMIT_CORE, CORE_BYTES, CORE_BYTES, err) &&
            limit(RLIMIT_MEMLOCK, LOCKED_BYTES, LOCKED_BYTES, err) &&
            limit(RLIMIT_SIGPENDING, SIGNALS_PENDING, SIGNALS_PENDING, err) &&
            limit(RLIMIT_MSGQUEUE, QUEUES_BYTES, QUEUES_BYTES, err) &&

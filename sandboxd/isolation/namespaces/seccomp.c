@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -213,8 +214,10 @@ static int export_list(struct error *err)
 #define NUMBER                 offsetof(struct seccomp_data, nr)
 #define ARGUMENT(i)                                                                                                    \
     (uint32_t)(offsetof(struct seccomp_data, args) + (i) * sizeof(uint64_t)) /* little-endian: low half */
+#define ARGUMENT_HIGH(i) (ARGUMENT(i) + (uint32_t)sizeof(uint32_t))
 
 #define RETURN_ENOTTY RETURN(SECCOMP_RET_ERRNO | ENOTTY)
+#define RETURN_DONE   RETURN(SECCOMP_RET_ERRNO | 0)
 
 enum {
     SOCKET_TYPES = 0xf, /* SOCK_TYPE_MASK of the kernel; above it are flags */
@@ -261,6 +264,27 @@ static const struct sock_filter BY_ARGUMENT[] = {
     AND(IOCTL_TYPE),
     IF_EQUAL(IOCTL_BTRFS, 0, 1),
     RETURN_ENOTTY,
+
+    LOAD(NUMBER), /* a limit of 1 keeps the host's core_pattern from being run for a crash here, one of 0 does not: */
+    IF_EQUAL(SYS_setrlimit, 0, 3), /* who wants no cores has none, and who wants some gets none */
+    LOAD(ARGUMENT(0)),
+    IF_EQUAL(RLIMIT_CORE, 0, 1),
+    RETURN_DONE,
+
+    LOAD(NUMBER),
+    IF_EQUAL(SYS_prlimit64, 0, 12), /* the same; asking for the limit (no new one) goes on to the kernel */
+    LOAD(ARGUMENT(1)),
+    IF_EQUAL(RLIMIT_CORE, 0, 10),
+    LOAD(ARGUMENT(2)),
+    IF_EQUAL(0, 0, 2),
+    LOAD(ARGUMENT_HIGH(2)),
+    IF_EQUAL(0, 6, 0),
+    LOAD(ARGUMENT(3)), /* who wants the old one too would find nothing written */
+    IF_EQUAL(0, 0, 3),
+    LOAD(ARGUMENT_HIGH(3)),
+    IF_EQUAL(0, 0, 1),
+    RETURN_DONE,
+    RETURN_EPERM,
 
     LOAD(NUMBER),
     IF_EQUAL(SYS_personality, 0, 4),

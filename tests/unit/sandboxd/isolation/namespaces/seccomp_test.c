@@ -15,6 +15,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -28,7 +29,7 @@ static const unsigned long HIGH = 1UL << 40; /* what the kernel does not look at
 struct row {
     const char *what;
     long number;
-    unsigned long arguments[3];
+    unsigned long arguments[4];
     int expected;
 };
 
@@ -105,6 +106,17 @@ static const struct row ROWS[] = {
     {"personality, to ask", SYS_personality, {0xffffffff, 0, 0}, 0},
     {"personality, plain", SYS_personality, {0, 0, 0}, 0},
     {"personality, no randomisation", SYS_personality, {0x0040000, 0, 0}, EPERM},
+    /* core dumps: as if done, and nothing is */
+    {"setrlimit of cores", SYS_setrlimit, {RLIMIT_CORE, 0, 0}, 0},
+    {"setrlimit of cores, with a high bit", SYS_setrlimit, {RLIMIT_CORE | HIGH, 0, 0}, 0},
+    {"setrlimit of another", SYS_setrlimit, {RLIMIT_NPROC, 0, 0}, EFAULT},
+    {"prlimit of cores", SYS_prlimit64, {0, RLIMIT_CORE, 8}, 0},
+    {"prlimit of cores, far away", SYS_prlimit64, {0, RLIMIT_CORE | HIGH, HIGH}, 0},
+    {"prlimit of cores, to ask", SYS_prlimit64, {0, RLIMIT_CORE, 0}, 0},
+    {"prlimit of cores, to change and to ask", SYS_prlimit64, {0, RLIMIT_CORE, 8, 8}, EPERM},
+    {"prlimit of cores, to change and to ask far away", SYS_prlimit64, {0, RLIMIT_CORE, 8, HIGH}, EPERM},
+    {"prlimit of another", SYS_prlimit64, {0, RLIMIT_NPROC, 8}, EFAULT},
+    {"prlimit of another far away", SYS_prlimit64, {0, RLIMIT_NPROC, HIGH}, EFAULT},
     /* the list */
     {"io_setup", SYS_io_setup, {1, 0, 0}, ENOSYS},
     {"io_submit", SYS_io_submit, {0}, ENOSYS},
@@ -152,7 +164,7 @@ static _Noreturn void run_rows(int filter)
     load(filter);
     for (size_t i = 0; i < ROW_COUNT; i++) {
         const struct row *row = &ROWS[i];
-        long got = syscall(row->number, row->arguments[0], row->arguments[1], row->arguments[2], 0UL, 0UL);
+        long got = syscall(row->number, row->arguments[0], row->arguments[1], row->arguments[2], row->arguments[3], 0UL);
         results[i] = got < 0 ? errno : 0;
     }
     _exit(0);
