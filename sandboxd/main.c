@@ -1,5 +1,6 @@
 /* parley-sandboxd: is the launcher; the same program, started by it with PARLEY_FRONT_FD, is the front. */
 #include "sandboxd/front/front.h"
+#include "sandboxd/guest/guest.h"
 #include "sandboxd/launcher/child_process.h"
 #include "sandboxd/launcher/enrol.h"
 #include "sandboxd/launcher/launcher.h"
@@ -39,6 +40,22 @@ static enum mode take_mode(int *argc, char *argv[])
     return mode;
 }
 
+/* Another way to do what the words say; taken out of argv too. */
+static bool take_guest(int *argc, char *argv[])
+{
+    bool is_guest = false;
+    int kept = 0;
+    for (int i = 0; i < *argc; i++) {
+        if (i > 0 && strcmp(argv[i], "--guest") == 0)
+            is_guest = true;
+        else
+            argv[kept++] = argv[i];
+    }
+    argv[kept] = NULL;
+    *argc = kept;
+    return is_guest;
+}
+
 static void print_help(void)
 {
     puts("parley-sandboxd [--SETTING VALUE ...]   runs sandboxes on this machine; as root\n"
@@ -48,20 +65,22 @@ static void print_help(void)
          "  --doctor    what this host gives: isolation, storage, warm pool, as JSON lines\n"
          "  --purge     ends and removes every sandbox of the state folder\n"
          "  --routes    the table of HTTP routes\n"
+         "  --guest --guest-letter FD [--guest-connections FD]   serves the one sandbox of the letter, inside of a VM,\n"
+         "              pod or container that isolates already: sandboxd/guest/DESIGN.md\n"
          "  --version, --help\n"
          "\n"
          "Settings, also as keys of STATE/config.json and as PARLEY_<KEY>:");
     settings_print_help(stdout);
 }
 
-static int run(enum mode mode, const struct settings *settings, char *argv[])
+static int run(enum mode mode, const struct settings *settings, const struct guest_options *guest, char *argv[])
 {
     const char *front = getenv(FRONT_ENVIRONMENT);
     uint64_t fd = 0;
     if (mode == MODE_PURGE)
         return launcher_purge(settings);
     if (front == NULL)
-        return launcher_run(settings, argv);
+        return guest ? guest_main(settings, guest, argv) : launcher_run(settings, argv);
     if (!text_parse_u64(front, strlen(front), INT32_MAX, &fd)) {
         log_error("front", "%s is not a descriptor", FRONT_ENVIRONMENT);
         return 1;
@@ -76,6 +95,13 @@ int main(int argc, char *argv[])
         return enrol_main(argc - 2, argv + 2);
     if (argc > 1 && strcmp(argv[1], "template") == 0)
         return templates_main(argc - 2, argv + 2);
+    struct error err = {0};
+    struct guest_options guest = {0};
+    bool is_guest = take_guest(&argc, argv);
+    if (is_guest && !guest_take_options(&argc, argv, &guest, &err)) {
+        log_error("guest", "%s", err.message);
+        return 2;
+    }
     enum mode mode = take_mode(&argc, argv);
     if (mode == MODE_HELP)
         print_help();
@@ -85,7 +111,6 @@ int main(int argc, char *argv[])
         front_print_routes();
     if (mode != MODE_RUN && mode != MODE_PURGE && mode != MODE_DOCTOR)
         return 0;
-    struct error err = {0};
     AUTO_SETTINGS settings = {0};
     bool are_loaded = settings_load(&settings, argc - 1, argv + 1, &err);
     if (mode == MODE_DOCTOR)
@@ -94,5 +119,5 @@ int main(int argc, char *argv[])
         log_error("sandboxd", "%s", err.message);
         return 2;
     }
-    return run(mode, &settings, argv);
+    return run(mode, &settings, is_guest ? &guest : NULL, argv);
 }
