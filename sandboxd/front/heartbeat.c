@@ -122,13 +122,23 @@ static void put_templates(const struct heartbeat *heartbeat, json_t *message, st
     json_object_set_new(message, "templates", list);
 }
 
+static json_t *isolations(const char *names)
+{
+    json_t *list = json_array();
+    for (size_t length; *names; names += length + (names[length] == ' ')) {
+        length = strcspn(names, " ");
+        json_array_append_new(list, json_stringn(names, length));
+    }
+    return list;
+}
+
 static json_t *make_message(struct heartbeat *heartbeat, struct told *told)
 {
     struct registry *registry = heartbeat->options.registry;
     const struct fl_identity *identity = node_seal_identity(heartbeat->options.seal);
-    json_t *message = json_pack("{s:s,s:I,s:s,s:I,s:I,s:[s]}", "call", "heartbeat", "time", (json_int_t)clock_wall_ms(),
+    json_t *message = json_pack("{s:s,s:I,s:s,s:I,s:I,s:o}", "call", "heartbeat", "time", (json_int_t)clock_wall_ms(),
                                 "url", heartbeat->node_url, "slots", (json_int_t)identity->slots_max, "used",
-                                (json_int_t)registry_count(registry), "isolation", "namespaces");
+                                (json_int_t)registry_count(registry), "isolation", isolations(identity->isolations));
     json_object_set_new(message, "full", json_boolean(heartbeat->full));
     json_object_set_new(message, "marks", tell_position(heartbeat));
     json_object_set_new(message, "storage", json_string(identity->storage));

@@ -284,6 +284,10 @@ static bool check_identity(const struct fl_identity *identity, struct error *err
         return false;
     if (!check_name(identity->storage, NAME_EXTRA, "storage", err))
         return false;
+    const char *levels = identity->isolations;
+    if (!is_padded(levels, sizeof identity->isolations) ||
+        (levels[0] && !text_is_made_of(levels, sizeof identity->isolations - 1, " ._-")))
+        return wrong(err, "isolations");
     if (!is_padded(identity->negotiator_url, sizeof identity->negotiator_url))
         return wrong(err, "negotiator_url");
     return (identity->incarnation > 0 && identity->slots_max > 0) || wrong(err, "incarnation");
@@ -305,7 +309,8 @@ static bool check_sandbox(const struct fl_sandbox *sandbox, struct error *err)
     if (!check_network(&sandbox->network, err))
         return false;
     bool in_range = sandbox->uid > 0 && sandbox->uid < 65535 && sandbox->gid < 65535 && sandbox->root_allowed <= 1;
-    return (in_range && sandbox->init_pid > 0 && sandbox->reused <= 1 && sandbox->was_warm <= 1) ||
+    return (in_range && sandbox->init_pid > 0 && sandbox->reused <= 1 && sandbox->was_warm <= 1 &&
+            sandbox->is_guest <= 1) ||
            wrong(err, "init_pid");
 }
 

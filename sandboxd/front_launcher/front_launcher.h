@@ -21,6 +21,7 @@
 #define FRONT_LAUNCHER_OWNER_BYTES 40 /* of a volume: a hash of the principal, [a-z0-9], with NUL */
 #define FRONT_LAUNCHER_NETS        64
 #define FRONT_LAUNCHER_NAMES_BYTES 8192
+#define FRONT_LAUNCHER_ISOLATIONS_BYTES 128
 
 enum front_launcher_type {
     /* front -> launcher */
@@ -212,13 +213,15 @@ struct fl_identity {
     uint32_t slots_max;        /* sandboxes this node takes */
     uint32_t reserved;
     char storage[FRONT_LAUNCHER_NAME_BYTES]; /* "btrfs", "tmpfs", "folder" */
+    char isolations[FRONT_LAUNCHER_ISOLATIONS_BYTES]; /* "namespaces gvisor": the levels offered, a blank between; the
+                                                         first is "auto" */
 };
 
 struct fl_sandbox {
     char id[FRONT_LAUNCHER_ID_BYTES];
     char hostname[FRONT_LAUNCHER_NAME_BYTES];
     char template_name[FRONT_LAUNCHER_NAME_BYTES];
-    char isolation[FRONT_LAUNCHER_NAME_BYTES]; /* "namespaces" */
+    char isolation[FRONT_LAUNCHER_NAME_BYTES]; /* "namespaces", "gvisor" ... */
     char storage[FRONT_LAUNCHER_NAME_BYTES];   /* "btrfs", "tmpfs", "folder" */
     struct fl_limits limits;                   /* in force */
     uint32_t slot;
@@ -235,7 +238,8 @@ struct fl_sandbox {
     uint32_t uid, gid;                       /* of commands, inside */
     uint8_t root_allowed;
     uint8_t was_warm; /* it was taken from the pool */
-    uint8_t reserved[6];
+    uint8_t is_guest; /* a front of its own serves what is inside: its requests are relayed (isolation/guest) */
+    uint8_t reserved[5];
     struct fl_network network; /* in force */
 };
 

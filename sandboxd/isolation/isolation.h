@@ -1,5 +1,6 @@
 /** isolation.h - the face of an isolation backend: makes a sandbox from a plan, finds it again, takes it away.
- *  Only the launcher calls it: one thread, with rights. Backends: namespaces/. */
+ *  Only the launcher calls it: one thread, with rights. Backends: namespaces/; gvisor/, which puts a monitor into
+ *  namespaces and parley-sandboxd --guest behind it (guest/). registry.c knows them all by name. */
 #pragma once
 
 #include "shared/base/error.h"
@@ -90,8 +91,20 @@ struct isolation_layer {
 };
 #define ISOLATION_LAYERS_MAX 24
 
+/** What a sandbox of a backend cannot have; asked for, it is refused, and `parley doctor` tells. */
+enum isolation_lack {
+    ISOLATION_NO_EGRESS = 1 << 0,
+    ISOLATION_NO_SNAPSHOTS = 1 << 1,
+    ISOLATION_NO_VOLUMES = 1 << 2,
+    ISOLATION_NO_ROOT = 1 << 3,       /* commands as root */
+    ISOLATION_NO_ENTRYPOINT = 1 << 4, /* a command that is started with it */
+    ISOLATION_LACKS = 5
+};
+
 struct isolation_backend {
-    const char *name;
+    const char *name; /* as leases, heartbeats and doctor show it */
+    bool is_guest;    /* what runs inside is parley-sandboxd --guest: requests are relayed to it */
+    unsigned lacks;   /* bits of enum isolation_lack */
     /** Prepares the host once (own cgroup subtree, skeletons); a layer that cannot be had is an error. */
     bool (*start)(const char *state_folder, struct error *err);
     /** Tells each layer; returns how many. Changes nothing. */
@@ -125,5 +138,31 @@ struct isolation_backend {
 };
 
 extern const struct isolation_backend isolation_namespaces;
+
+/* ---- which there are (registry.c) ---- */
+
+#define ISOLATION_BACKENDS_MAX 4
+
+/** The backends that a node offers, in the order of its setting; the first is what "auto" means. */
+struct isolation_offer {
+    const struct isolation_backend *list[ISOLATION_BACKENDS_MAX];
+    size_t count;
+};
+
+/** The backend of that name, offered or not; NULL. */
+const struct isolation_backend *isolation_find(const char *name) MUST_USE;
+
+/** All that this program knows, one after the other; NULL behind the last. */
+const struct isolation_backend *isolation_each(size_t index) MUST_USE;
+
+/** Reads "namespaces,gvisor": names with commas (or blanks) between, each once. ERROR_INVALID names what there is. */
+bool isolation_offer_parse(const char *text, struct isolation_offer *offer, struct error *err) MUST_USE;
+
+/** The offered backend of that name, "auto" the first; NULL: ERROR_INVALID names those offered. */
+const struct isolation_backend *isolation_choose(const struct isolation_offer *offer, const char *name,
+                                                 struct error *err) MUST_USE;
+
+/** "egress, snapshots": what the bits stand for, as words; `to` is always ended. */
+void isolation_lacks_format(unsigned lacks, char *to, size_t size);
 
 void isolation_close(struct isolation_sandbox *sandbox);

@@ -46,13 +46,24 @@ static struct sandbox *add(struct sandboxes *all, uint32_t slot, bool is_pool)
     return sandbox;
 }
 
+/* Its level may not be offered any more: to find, limit and end it the cgroups are enough. */
+static const struct isolation_backend *backend_of(const struct sandboxes *all, const struct record *record)
+{
+    for (size_t i = 0; i < all->house.offer.count; i++) {
+        if (strcmp(all->house.offer.list[i]->name, record->isolation) == 0)
+            return all->house.offer.list[i];
+    }
+    const struct isolation_backend *known = isolation_find(record->isolation);
+    return known ? known : all->house.offer.list[0];
+}
+
 static bool adopt(struct sandboxes *all, struct sandbox *sandbox, struct error *err)
 {
     const struct record *record = &sandbox->record;
     if (record->state != RECORD_LIVE)
         return error_set(err, ERROR_NOT_FOUND, "it was never finished");
     if (!slots_claim(all->slots, record->slot, record->id, err) ||
-        !all->house.backend->adopt(record->slot, record->init_pid, record->init_start, &sandbox->handle, err))
+        !sandbox->backend->adopt(record->slot, record->init_pid, record->init_start, &sandbox->handle, err))
         return false;
     sandboxes_close_stats(sandbox);
     if (!all->house.watch.add(all->house.watch.context, SANDBOX_INIT_ENDED, record->slot, sandbox->handle.init, err))
@@ -74,6 +85,7 @@ static bool take_up(struct sandboxes *all, uint32_t slot, struct error *err)
     struct sandbox *sandbox = add(all, slot, is_pool);
     if (known) {
         sandbox->record = record;
+        sandbox->backend = backend_of(all, &record);
         if (adopt(all, sandbox, &why)) {
             log_info("launcher", "sandbox adopted sandbox=%s slot=%" PRIu32 " pid=%d", record.id, slot,
                      (int)record.init_pid);
@@ -121,8 +133,8 @@ static size_t list_folders(const char *path, uint32_t *slots, size_t max)
 
 bool sandboxes_start(struct sandboxes *all, const struct sandboxes_house *house, struct slots *slots, struct error *err)
 {
-    if (!house->backend->begin || house->max == 0)
-        return error_set(err, ERROR_INVALID, "no backend");
+    if (house->offer.count == 0 || house->max == 0)
+        return error_set(err, ERROR_INVALID, "no isolation backend");
     all->house = *house;
     all->slots = slots;
     AUTO_FREE uint32_t *found = memory_array(SLOTS_COUNT, sizeof *found);
@@ -130,7 +142,7 @@ bool sandboxes_start(struct sandboxes *all, const struct sandboxes_house *house,
     for (size_t i = 0; i < count; i++)
         if (!take_up(all, found[i], err))
             return false;
-    count = house->backend->list(found, SLOTS_COUNT);
+    count = house->offer.list[0]->list(found, SLOTS_COUNT);
     take_up_orphans(all, found, count, "cgroup");
     count = list_folders(house->run_folder, found, SLOTS_COUNT);
     take_up_orphans(all, found, count, "folder");

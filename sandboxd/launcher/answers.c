@@ -53,6 +53,7 @@ static void say_sandbox(struct dialogue *dialogue, uint64_t request, const struc
     said->gid = record->gid;
     said->root_allowed = record->root_allowed != 0;
     said->was_warm = record->was_warm != 0;
+    said->is_guest = sandbox->backend->is_guest;
     if (sandbox->template) {
         memcpy(said->template_env, sandbox->template->facts.record.env, sizeof said->template_env);
         memcpy(said->workdir, sandbox->template->facts.record.workdir, sizeof said->workdir);
@@ -66,6 +67,15 @@ static void say_sandbox(struct dialogue *dialogue, uint64_t request, const struc
     snprintf(said->socket_path, sizeof said->socket_path, "%" PRIu32 "/init.sock", record->slot);
 }
 
+/* With blanks between. */
+static void say_offer(const struct isolation_offer *offer, char to[static FRONT_LAUNCHER_ISOLATIONS_BYTES])
+{
+    size_t length = 0;
+    for (size_t i = 0; i < offer->count && length < FRONT_LAUNCHER_ISOLATIONS_BYTES; i++)
+        length += (size_t)snprintf(to + length, FRONT_LAUNCHER_ISOLATIONS_BYTES - length, "%s%s", i > 0 ? " " : "",
+                                   offer->list[i]->name);
+}
+
 static void say_identity(struct dialogue *dialogue, uint64_t request)
 {
     const struct identity *identity = dialogue->identity;
@@ -77,6 +87,7 @@ static void say_identity(struct dialogue *dialogue, uint64_t request)
     key_link(&said->link_to_node, &identity->node_key, "negotiator");
     key_link(&said->link_from_node, &identity->node_key, "sandboxd");
     said->slots_max = (uint32_t)dialogue->settings->slots_max;
+    say_offer(&dialogue->sandboxes->house.offer, said->isolations);
     (void)!text_copy(said->storage, sizeof said->storage, storage_kind(dialogue->sandboxes->house.storage));
 }
 
@@ -172,6 +183,7 @@ void dialogue_kept(void *context, const struct sandbox *sandbox, const struct ta
 static struct policy dialogue_policy(const struct dialogue *dialogue)
 {
     return (struct policy){.settings = dialogue->settings,
+                           .offer = &dialogue->sandboxes->house.offer,
                            .storage_is_memory = storage_is_memory(dialogue->sandboxes->house.storage)};
 }
 
@@ -242,6 +254,7 @@ static bool begin(struct dialogue *dialogue, uint64_t request, const struct fl_p
     if (!policy_judge(&policy, prepare, clock_wall_ms(), &wish->limits, err) ||
         !find_template(dialogue, prepare, wish, err))
         return false;
+    wish->backend = isolation_choose(policy.offer, prepare->isolation, err);
     wait_for(dialogue, request, prepare->id); /* it may be over before sandboxes_create returns */
     if (sandboxes_create(dialogue->sandboxes, wish, err))
         return true;
@@ -316,7 +329,9 @@ static void answer_network(struct dialogue *dialogue, uint64_t request, const st
 {
     struct error err = {0};
     struct sandbox *sandbox = find_living(dialogue, change->id, &err);
-    if (sandbox && policy_judge_network(dialogue->settings, &change->network, &err) &&
+    bool is_none = change->network.mode == FL_NETWORK_NONE;
+    if (sandbox && (is_none || policy_judge_lack(sandbox->backend, ISOLATION_NO_EGRESS, &err)) &&
+        policy_judge_network(dialogue->settings, &change->network, &err) &&
         sandboxes_wall(dialogue->sandboxes, sandbox, &change->network, &err))
         say_sandbox(dialogue, request, sandbox, true, false);
     else
@@ -341,7 +356,8 @@ static void answer_snapshot(struct dialogue *dialogue, uint64_t request, const s
 {
     struct error err = {0};
     struct sandbox *sandbox = find_living(dialogue, asked->id, &err);
-    if (!sandbox || !sandboxes_keep(dialogue->sandboxes, sandbox, asked->snapshot, request, &err))
+    if (!sandbox || !policy_judge_lack(sandbox->backend, ISOLATION_NO_SNAPSHOTS, &err) ||
+        !sandboxes_keep(dialogue->sandboxes, sandbox, asked->snapshot, request, &err))
         refuse(dialogue, request, asked->id, &err);
 }
 

@@ -85,7 +85,7 @@ static bool begin(struct sandboxes *all, struct sandbox *sandbox, struct error *
     plan.network = network;
     if (house->networks && network < 0)
         return false;
-    if (!house->backend->begin(&plan, &sandbox->handle, err))
+    if (!sandbox->backend->begin(&plan, &sandbox->handle, err))
         return false;
     sandbox->record.init_pid = sandbox->handle.init_pid;
     sandbox->record.init_start = sandbox->handle.init_start;
@@ -104,7 +104,7 @@ static bool begin_in_slot(struct sandboxes *all, struct sandbox *sandbox, struct
     const struct sandboxes_house *house = &all->house;
     AUTO_FREE char *folder = sandbox_folder(all, record->slot);
     record->state = RECORD_STARTING;
-    (void)!text_copy(record->isolation, sizeof record->isolation, house->backend->name);
+    (void)!text_copy(record->isolation, sizeof record->isolation, sandbox->backend->name);
     (void)!text_copy(record->storage, sizeof record->storage, storage_kind(house->storage));
     memcpy(record->template_name, sandbox->template->facts.record.name, sizeof record->template_name);
     memcpy(record->template_version, sandbox->template->facts.version, sizeof record->template_version);
@@ -179,7 +179,7 @@ static bool become(struct sandboxes *all, struct sandbox *sandbox, struct error 
     const struct fl_network *network = &sandbox->birth->wish.prepare.network;
     const struct fl_network *rules = sandbox->network ? network_rules(sandbox->network) : NULL;
     bool has_way = rules && rules->mode == network->mode; /* told once already, too soon for its init */
-    return (has_way || sandboxes_wall(all, sandbox, network, err)) && all->house.backend->become(record->slot, record->uid_base, &sandbox->handle, &life, err);
+    return (has_way || sandboxes_wall(all, sandbox, network, err)) && sandbox->backend->become(record->slot, record->uid_base, &sandbox->handle, &life, err);
 }
 
 static bool enter_pool(struct sandboxes *all, struct sandbox *sandbox, struct error *err)
@@ -214,7 +214,7 @@ static bool begin_to_live(struct sandboxes *all, struct sandbox *sandbox, struct
 /* What the dialogue with init has come to: true unless it has failed. */
 static bool go_on(struct sandboxes *all, struct sandbox *sandbox, struct error *err)
 {
-    const struct isolation_backend *backend = all->house.backend;
+    const struct isolation_backend *backend = sandbox->backend;
     if (sandbox->state == SANDBOX_BORN) {
         int is_warm = backend->is_warm(sandbox->record.slot, &sandbox->handle, err);
         if (is_warm <= 0)
@@ -283,6 +283,7 @@ void birth_queue(struct sandboxes *all, struct birth *birth, bool is_first)
 {
     struct sandbox *sandbox = sandbox_new(all, false);
     sandbox->birth = birth;
+    sandbox->backend = birth->wish.backend ? birth->wish.backend : sandbox->backend;
     sandbox->template = catalog_keep(birth->wish.template);
     sandbox->area_bytes = birth->wish.limits.disk_bytes;
     sandbox->due_boot_ns = clock_boot_ns() + SANDBOXES_QUEUED_S * SECOND;
@@ -329,7 +330,9 @@ void sandboxes_turn(struct sandboxes *all)
 static bool give_warm(struct sandboxes *all, struct birth *birth, uint64_t now_boot_ns)
 {
     struct error err = {0};
-    struct sandbox *sandbox = warm_find(all, birth->wish.template, now_boot_ns);
+    const struct isolation_backend *of_pool = all->house.offer.list[0];
+    bool is_of_pool = !birth->wish.backend || birth->wish.backend == of_pool;
+    struct sandbox *sandbox = !is_of_pool ? NULL : warm_find(all, birth->wish.template, now_boot_ns);
     if (!sandbox)
         return false;
     sandbox->is_pool = false;

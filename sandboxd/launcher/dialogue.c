@@ -106,7 +106,7 @@ static bool send_with_descriptors(struct dialogue *dialogue, const struct front_
 {
     struct sandbox *sandbox = sandboxes_find(dialogue->sandboxes, message->as.sandbox.id);
     struct error why = {0};
-    if (!sandbox || sandbox->state != SANDBOX_LIVE || !sandboxes_open_stats(dialogue->sandboxes, sandbox, &why)) {
+    if (!sandbox || sandbox->state != SANDBOX_LIVE || !sandboxes_open_stats(sandbox, &why)) {
         bool lives = why.kind != ERROR_NONE && why.kind != ERROR_NOT_FOUND;
         if (lives)
             log_error("launcher", "%s sandbox=%s", why.message, message->as.sandbox.id);

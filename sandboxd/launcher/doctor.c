@@ -69,13 +69,50 @@ static bool tell_storage(const struct settings *settings)
     return tell("storage", is_active, detail);
 }
 
+/* One that is not offered is nothing that is missing: what it would need is told all the same. */
+static void tell_level(const struct isolation_backend *backend, const struct isolation_offer *offer,
+                       const char *missing)
+{
+    char name[48], detail[DETAIL_BYTES], lacks[96];
+    bool is_offered = false;
+    for (size_t i = 0; i < offer->count; i++)
+        is_offered = is_offered || offer->list[i] == backend;
+    isolation_lacks_format(backend->lacks, lacks, sizeof lacks);
+    (void)snprintf(name, sizeof name, "isolation %s", backend->name);
+    (void)snprintf(detail, sizeof detail, "%s%s%s%s%s%.100s", is_offered ? "offered" : "not offered (setting isolation)",
+                   is_offered && offer->list[0] == backend ? ", as auto" : "", lacks[0] ? "; it cannot have " : "",
+                   lacks, missing ? "; needs: " : "", missing ? missing : "");
+    (void)tell(name, !is_offered || !missing, detail);
+}
+
+/* The layers of those that are offered, and of namespaces, in which the others stand. */
+static bool tell_isolation(const struct isolation_offer *offer)
+{
+    bool are_active = true;
+    const struct isolation_backend *backend;
+    for (size_t at = 0; (backend = isolation_each(at)) != NULL; at++) {
+        struct isolation_layer layers[ISOLATION_LAYERS_MAX];
+        size_t count = backend->probe(layers);
+        const char *missing = NULL;
+        bool is_shown = at == 0;
+        for (size_t i = 0; i < offer->count; i++)
+            is_shown = is_shown || offer->list[i] == backend;
+        for (size_t i = 0; i < count; i++) {
+            if (!layers[i].active && !missing)
+                missing = layers[i].detail;
+            if (is_shown)
+                are_active = tell(layers[i].name, layers[i].active, layers[i].detail) && are_active;
+        }
+        tell_level(backend, offer, missing);
+    }
+    return are_active;
+}
+
 int launcher_doctor(const struct settings *settings, const struct error *why)
 {
-    struct isolation_layer layers[ISOLATION_LAYERS_MAX];
-    size_t count = isolation_namespaces.probe(layers);
-    bool are_active = true;
-    for (size_t i = 0; i < count; i++)
-        are_active = tell(layers[i].name, layers[i].active, layers[i].detail) && are_active;
+    struct isolation_offer offer = {0};
+    (void)!isolation_offer_parse(settings ? settings->isolation : "namespaces", &offer, NULL);
+    bool are_active = tell_isolation(&offer);
     if (!settings)
         return tell("settings", false, why->message) ? 0 : 1;
     are_active = tell_storage(settings) && are_active;

@@ -166,6 +166,20 @@ static bool open_networks(struct house *house, const struct settings *settings, 
     return house->networks != NULL;
 }
 
+/* All of them, or none: a level that was asked for is never left out in silence. */
+static bool start_isolation(struct house *house, const struct settings *settings, struct error *err)
+{
+    struct isolation_offer offer;
+    if (!isolation_offer_parse(settings->isolation, &offer, err))
+        return false;
+    for (size_t i = 0; i < offer.count; i++) {
+        if (!offer.list[i]->start(house->state, err))
+            return error_prefix(err, "isolation %s", offer.list[i]->name);
+        house->offer.list[house->offer.count++] = offer.list[i];
+    }
+    return true;
+}
+
 static bool open_house(struct house *house, const struct settings *settings, struct error *err)
 {
     if (geteuid() != 0)
@@ -176,7 +190,7 @@ static bool open_house(struct house *house, const struct settings *settings, str
     confine_find_user(settings->front_user, (uid_t)settings->front_uid, &house->front_uid, &house->front_gid);
     return attachments_check_hosts(settings->volume_hosts, err) && make_folders(house, settings, err) &&
            house_lock(house->folder, &house->lock, err) && read_init_program(house, settings, err) &&
-           leave_mount_namespace(err) && isolation_namespaces.start(house->state, err) &&
+           leave_mount_namespace(err) && start_isolation(house, settings, err) &&
            slots_start(&house->slots, SLOTS_FOLDER, house->state, "/etc", err) && open_networks(house, settings, err) &&
            open_stores(house, settings, err);
 }
@@ -206,14 +220,15 @@ void house_close(struct house *house)
         storage_close(house->storage);
     networks_free(house->networks);
     slots_done(&house->slots);
-    isolation_namespaces.stop();
+    for (size_t i = house->offer.count; i > 0; i--)
+        house->offer.list[i - 1]->stop();
     *house = (struct house){.lock = -1, .init_program = -1, .catalog.notify = -1};
 }
 
 bool house_start_sandboxes(struct house *house, const struct settings *settings, const struct sandboxes_watch *watch,
                            struct sandboxes *all, struct error *err)
 {
-    struct sandboxes_house needs = {.backend = &isolation_namespaces,
+    struct sandboxes_house needs = {.offer = house->offer,
                                     .run_folder = house->run,
                                     .record_folder = house->records,
                                     .front_group = house->front_gid,

@@ -16,6 +16,7 @@ struct house {
     char *state; /* real path */
     char *folder, *records, *snapshot_records, *run, *templates, *node_file, *incarnation_file;
     int lock, init_program;
+    struct isolation_offer offer; /* those that were started */
     uid_t front_uid;
     gid_t front_gid;
     struct slots slots;
@@ -28,7 +29,7 @@ struct house {
 /** Locks STATE/sandboxd for this process, until *lock is closed. ERROR_CONFLICT when another has it. */
 bool house_lock(const char *folder, int *lock, struct error *err) MUST_USE;
 
-/** Makes the folders, takes the lock, leaves the host's mount namespace, starts the backend, opens storage, snapshots
+/** Makes the folders, takes the lock, leaves the host's mount namespace, starts the isolation backends, opens storage, snapshots
  * and templates, reads parley-init. ERROR_CONFLICT when another launcher has the lock; ERROR_FORBIDDEN when not root.
  */
 bool house_open(struct house *house, const struct settings *settings, struct error *err) MUST_USE;

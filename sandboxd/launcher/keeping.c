@@ -22,15 +22,14 @@ static bool limit_disk(struct sandboxes *all, const struct sandbox *sandbox, uin
     return from == to || (has_area(sandbox, err) && storage_area_limit(all->house.storage, &sandbox->area, to, err));
 }
 
-static bool limit_rest(struct sandboxes *all, const struct sandbox *sandbox, const struct fl_limits *limits,
-                       struct error *err)
+static bool limit_rest(const struct sandbox *sandbox, const struct fl_limits *limits, struct error *err)
 {
     const struct fl_limits *now = &sandbox->record.limits;
     struct isolation_limits wanted = {
         .cpu_milli = limits->cpu_milli, .pids = limits->pids, .memory_bytes = limits->memory_bytes};
     bool is_same =
         limits->cpu_milli == now->cpu_milli && limits->pids == now->pids && limits->memory_bytes == now->memory_bytes;
-    return is_same || all->house.backend->limit(sandbox->record.slot, &wanted, err);
+    return is_same || sandbox->backend->limit(sandbox->record.slot, &wanted, err);
 }
 
 static void put_back(struct sandboxes *all, const struct sandbox *sandbox, uint64_t disk_bytes)
@@ -40,7 +39,7 @@ static void put_back(struct sandboxes *all, const struct sandbox *sandbox, uint6
         .cpu_milli = before->cpu_milli, .pids = before->pids, .memory_bytes = before->memory_bytes};
     struct error why = {0};
     if (!limit_disk(all, sandbox, disk_bytes, before->disk_bytes, &why) ||
-        !all->house.backend->limit(sandbox->record.slot, &rest, &why))
+        !sandbox->backend->limit(sandbox->record.slot, &rest, &why))
         log_error("launcher", "limits could not be put back sandbox=%s slot=%" PRIu32 ": %s", sandbox->record.id,
                   sandbox->record.slot, why.message);
 }
@@ -51,7 +50,7 @@ bool sandboxes_limit(struct sandboxes *all, struct sandbox *sandbox, const struc
     limited.limits = *limits;
     if (!limit_disk(all, sandbox, sandbox->record.limits.disk_bytes, limits->disk_bytes, err))
         return false;
-    if (!limit_rest(all, sandbox, limits, err) || !record_write(all->house.record_folder, &limited, err)) {
+    if (!limit_rest(sandbox, limits, err) || !record_write(all->house.record_folder, &limited, err)) {
         put_back(all, sandbox, limits->disk_bytes);
         return false;
     }

@@ -1,6 +1,5 @@
 #include "sandboxd/launcher/policy.h"
 
-#include "sandboxd/isolation/isolation.h"
 #include "sandboxd/network/network.h"
 #include "shared/base/text.h"
 
@@ -21,17 +20,6 @@ static const uint64_t DISK_DEFAULT_BYTES = 1024ULL * 1024 * 1024;
 static const uint64_t OUTPUT_MIN_BYTES = 64ULL * 1024;
 static const uint64_t OUTPUT_MAX_BYTES = 1024ULL * 1024 * 1024;
 enum { OPEN_FILES_MIN = 16 };
-
-static const char *const ISOLATIONS[] = {"auto", "namespaces"};
-
-static bool is_one_of(const char *const *list, size_t count, const char *name)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (text_equal(list[i], name))
-            return true;
-    }
-    return false;
-}
 
 static bool in_range(const char *field, uint64_t value, uint64_t min, uint64_t max, struct error *err)
 {
@@ -168,12 +156,28 @@ bool policy_judge_network(const struct settings *settings, const struct fl_netwo
     return network_judge(network, err);
 }
 
+bool policy_judge_lack(const struct isolation_backend *backend, enum isolation_lack asked, struct error *err)
+{
+    char what[64];
+    isolation_lacks_format((unsigned)asked, what, sizeof what);
+    return !(backend->lacks & (unsigned)asked) ||
+           error_set(err, ERROR_INVALID, "a sandbox of isolation %s cannot have %s", backend->name, what);
+}
+
+static bool judge_isolation(const struct policy *policy, const struct fl_prepare *prepare, struct error *err)
+{
+    const struct isolation_backend *backend = isolation_choose(policy->offer, prepare->isolation, err);
+    if (!backend)
+        return false;
+    return (prepare->network.mode == FL_NETWORK_NONE || policy_judge_lack(backend, ISOLATION_NO_EGRESS, err)) &&
+           (prepare->volume_count == 0 || policy_judge_lack(backend, ISOLATION_NO_VOLUMES, err));
+}
+
 bool policy_judge(const struct policy *policy, const struct fl_prepare *prepare, int64_t now_wall_ms,
                   struct fl_limits *in_force, struct error *err)
 {
-    if (!is_one_of(ISOLATIONS, sizeof ISOLATIONS / sizeof ISOLATIONS[0], prepare->isolation))
-        return error_set(err, ERROR_INVALID, "isolation must be auto or namespaces on this node, not \"%s\"",
-                         prepare->isolation);
+    if (!judge_isolation(policy, prepare, err))
+        return false;
     if (prepare->deadline_wall_ms <= now_wall_ms)
         return error_set(err, ERROR_INVALID, "the deadline has passed already");
     struct fl_limits limits = {0};

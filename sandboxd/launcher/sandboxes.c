@@ -27,6 +27,7 @@ struct sandbox *sandbox_new(struct sandboxes *all, bool is_pool)
     sandbox->handle = ISOLATION_NONE;
     sandbox->area = STORAGE_AREA_NONE;
     sandbox->is_pool = is_pool;
+    sandbox->backend = all->house.offer.list[0];
     all->count++;
     all->pool_count += is_pool;
     return sandbox;
@@ -171,7 +172,7 @@ static bool reap(const struct sandbox *sandbox, struct error *err)
 /* Takes away what is left. True when nothing is: then the sandbox was freed. */
 static bool try_remove(struct sandboxes *all, struct sandbox *sandbox)
 {
-    const struct isolation_backend *backend = all->house.backend;
+    const struct isolation_backend *backend = sandbox->backend;
     uint32_t slot = sandbox->record.slot;
     struct error err = {0};
     AUTO_FREE char *folder = sandbox_folder(all, slot);
@@ -323,13 +324,13 @@ bool sandboxes_raise_epoch(struct sandboxes *all, struct sandbox *sandbox, uint3
     return true;
 }
 
-bool sandboxes_open_stats(struct sandboxes *all, struct sandbox *sandbox, struct error *err)
+bool sandboxes_open_stats(struct sandbox *sandbox, struct error *err)
 {
     if (sandbox->handle.stats[0] >= 0)
         return true;
     struct isolation_sandbox again;
     const struct record *record = &sandbox->record;
-    if (!all->house.backend->adopt(record->slot, record->init_pid, record->init_start, &again, err))
+    if (!sandbox->backend->adopt(record->slot, record->init_pid, record->init_start, &again, err))
         return false;
     close(again.init); /* the loop watches the one we have */
     again.init = sandbox->handle.init;

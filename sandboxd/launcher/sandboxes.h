@@ -40,6 +40,7 @@ struct sandbox_wish {
     struct fl_prepare prepare;
     struct fl_limits limits; /* in force */
     bool root_allowed;
+    const struct isolation_backend *backend; /* NULL: the first that is offered */
     struct catalog_version *template; /* borrowed: sandboxes_create keeps it */
 };
 
@@ -57,6 +58,7 @@ struct taking {
 /** One sandbox, living or on its way in or out. */
 struct sandbox {
     struct record record;             /* record.id is "" for the pool's, and for remains of which nothing is known */
+    const struct isolation_backend *backend;
     struct isolation_sandbox handle;  /* stats are open only until they were handed to the front, but for `oom` */
     struct storage_area area;         /* none: what it holds cannot be known nor changed */
     uint64_t area_bytes;              /* its quota */
@@ -111,7 +113,7 @@ struct sandboxes_egress {
 
 /** What it works with; texts, descriptors and the rest are borrowed. */
 struct sandboxes_house {
-    const struct isolation_backend *backend;
+    struct isolation_offer offer; /* the pool's are of its first */
     const char *run_folder, *record_folder;
     gid_t front_group; /* may reach init's sockets */
     int init_program;
@@ -208,7 +210,7 @@ void sandboxes_event(struct sandboxes *all, enum sandbox_event event, uint32_t s
 void sandboxes_turn(struct sandboxes *all);
 
 /** Opens the stats of a living sandbox again (for a new front); ERROR_NOT_FOUND when it just ended. */
-bool sandboxes_open_stats(struct sandboxes *all, struct sandbox *sandbox, struct error *err) MUST_USE;
+bool sandboxes_open_stats(struct sandbox *sandbox, struct error *err) MUST_USE;
 /** Closes them but for what the end needs. */
 void sandboxes_close_stats(struct sandbox *sandbox);
 

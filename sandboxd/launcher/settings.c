@@ -1,5 +1,6 @@
 #include "sandboxd/launcher/settings.h"
 
+#include "sandboxd/isolation/isolation.h"
 #include "shared/base/config.h"
 #include "shared/base/text.h"
 
@@ -25,6 +26,7 @@ static const struct config_row ROWS[] = {
     {"memory_mb_max", CONFIG_NUMBER, FIELD(memory_mb_max), "65536", 16, 1 << 24, "MiB, of one sandbox"},
     {"disk_mb_max", CONFIG_NUMBER, FIELD(disk_mb_max), "65536", 1, 1 << 24, "MiB, of one sandbox"},
     {"pids_max", CONFIG_NUMBER, FIELD(pids_max), "32768", 16, 1000000, "processes and threads of one sandbox"},
+    {"isolation", CONFIG_TEXT, FIELD(isolation), "namespaces", 0, 0, "levels offered, the first is auto: see --doctor"},
     {"storage", CONFIG_TEXT, FIELD(storage), "auto", 0, 0, "where sandboxes write: auto, btrfs, tmpfs or folder"},
     {"pool_mb_max", CONFIG_NUMBER, FIELD(pool_mb_max), "0", 0, 1 << 30, "MiB of the btrfs pool, 0: half of the free"},
     {"warm", CONFIG_NUMBER, FIELD(warm), "2", 0, 1000, "sandboxes kept ready for each template; 0 none"},
@@ -94,6 +96,12 @@ static bool check_domain(const char *domain, struct error *err)
     return is_sound || error_set(err, ERROR_INVALID, "preview_domain: \"%.64s\" is no host name in small letters", domain);
 }
 
+static bool check_isolation(const char *isolation, struct error *err)
+{
+    struct isolation_offer offer;
+    return isolation_offer_parse(isolation, &offer, err);
+}
+
 static bool check_sync(const char *sync, struct error *err)
 {
     if (text_equal(sync, "batch") || text_equal(sync, "always"))
@@ -108,7 +116,7 @@ bool settings_load(struct settings *settings, int argc, char *const argv[], stru
         !config_check_listener(loaded.listen_host, loaded.insecure_http, err) ||
         !config_set_log_level(loaded.log_level, err) || !check_sync(loaded.audit_sync, err) ||
         !check_words(&loaded, err) || !check_egress(&loaded, err) ||
-        !check_domain(loaded.preview_domain, err))
+        !check_domain(loaded.preview_domain, err) || !check_isolation(loaded.isolation, err))
         return false;
     *settings = loaded;
     loaded = (struct settings){0};

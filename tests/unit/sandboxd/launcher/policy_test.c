@@ -16,8 +16,9 @@ static const struct settings SETTINGS = {.max_lifetime = 86400,
                                          .open_files_max = 4096,
                                          .commands_max = 100,
                                          .output_mb = 16};
-static const struct policy MEMORY = {.settings = &SETTINGS, .storage_is_memory = true};
-static const struct policy DISK = {.settings = &SETTINGS};
+static const struct isolation_offer OFFER = {.list = {&isolation_namespaces}, .count = 1};
+static const struct policy MEMORY = {.settings = &SETTINGS, .offer = &OFFER, .storage_is_memory = true};
+static const struct policy DISK = {.settings = &SETTINGS, .offer = &OFFER};
 
 static struct fl_prepare request(void)
 {
@@ -200,7 +201,7 @@ static enum error_kind network_judged(const char *most, struct fl_network networ
     struct settings settings = SETTINGS;
     snprintf(text, sizeof text, "%s", most);
     settings.egress_max = text;
-    const struct policy policy = {.settings = &settings};
+    const struct policy policy = {.settings = &settings, .offer = &OFFER};
     struct fl_prepare prepare = request();
     struct fl_limits limits;
     prepare.network = network;

@@ -554,7 +554,7 @@ static bool is_kept_by_snapshot(void *context, const char *version)
 static UNUSED bool start_side(struct side *side, struct error *err)
 {
     struct sandboxes_house house = {
-        .backend = &BACKEND,
+        .offer = {.list = {&BACKEND}, .count = 1},
         .run_folder = run,
         .record_folder = records,
         .front_group = getgid(),
