@@ -79,6 +79,7 @@ static void check_refused(const char *key, const char *body, int status, const c
 
 static void test_refused(void)
 {
+    unsigned before = destroys();
     check_refused(stage.viewer, BODY, 403, "role");
     check_refused("pk_nobody", BODY, 401, "key");
     check_refused(stage.ada, "{", 400, "JSON");
@@ -87,6 +88,7 @@ static void test_refused(void)
     atomic_store(&stage.refuses, ERROR_INVALID);
     check_refused(stage.ada, BODY, 400, "template nope");
     atomic_store(&stage.refuses, ERROR_NONE);
+    wait_for(destroys, before + 1); /* of the one that the node would not make */
 }
 
 static void test_who_leaves(void)
