@@ -1,0 +1,103 @@
+/* main.c - PID 1 of a microVM: see boot.h. */
+#include "sandboxd/isolation/microvm/boot/boot.h"
+
+#include "shared/base/fd.h"
+#include "shared/base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/reboot.h>
+#include <sys/wait.h>
+
+enum { FRONT_ARGUMENTS = 32, ARGUMENTS_BYTES = 4096, LETTER_BYTES = 64 * 1024 };
+
+/* What the guest's front is started with. */
+struct front {
+    char *text;
+    char *arguments[FRONT_ARGUMENTS + 1];
+    int letter; /* to read it from */
+};
+
+static bool read_arguments(struct front *front, struct error *err)
+{
+    size_t size = 0, count = 0;
+    front->text = fd_read_file("/" BOOT_ARGUMENTS, ARGUMENTS_BYTES, &size, err);
+    if (!front->text)
+        return false;
+    for (char *at = front->text; at < front->text + size && count < FRONT_ARGUMENTS; at += strlen(at) + 1)
+        front->arguments[count++] = at;
+    return count > 0 || error_set(err, ERROR_INVALID, "/" BOOT_ARGUMENTS " is empty");
+}
+
+/* Into a pipe: when it has been read it is nowhere in this machine but in the reader. */
+static bool read_letter(struct front *front, struct error *err)
+{
+    size_t size = 0;
+    int ends[2];
+    AUTO_FREE char *letter = fd_read_file("/" BOOT_LETTER, LETTER_BYTES, &size, err);
+    if (!letter)
+        return false;
+    (void)unlink("/" BOOT_LETTER);
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "pipe");
+    AUTO_FD int writer = ends[1];
+    front->letter = ends[0];
+    if (fcntl(writer, F_SETPIPE_SZ, LETTER_BYTES) < LETTER_BYTES)
+        return error_set_errno(err, ERROR_INTERNAL, "size a pipe");
+    bool written = fd_write_all(writer, letter, size, err);
+    explicit_bzero(letter, size);
+    return written;
+}
+
+static pid_t start_front(const struct front *front, struct error *err)
+{
+    static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    char *environment[] = {path, NULL};
+    pid_t pid = fork();
+    if (pid < 0)
+        error_set_errno(err, ERROR_INTERNAL, "fork");
+    if (pid != 0)
+        return pid;
+    if (dup2(front->letter, STDIN_FILENO) == STDIN_FILENO && setsid() > 0)
+        execve(front->arguments[0], front->arguments, environment);
+    (void)fprintf(stderr, "microvm: start %s: %s\n", front->arguments[0], strerror(errno));
+    _exit(127);
+}
+
+static bool boot(struct front *front, struct error *err)
+{
+    return read_arguments(front, err) && read_letter(front, err) && boot_load_modules(err) &&
+           boot_raise_network(err) && boot_enter_root(err);
+}
+
+/* Until the front ends; orphans of the sandbox's commands come here too. */
+static void reap_until_end_of(pid_t front)
+{
+    int status = 0;
+    pid_t ended = 0;
+    while (ended != front && (ended > 0 || errno == EINTR))
+        ended = waitpid(-1, &status, 0);
+    if (ended == front && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
+        (void)fprintf(stderr, "microvm: the guest's front ended, %s %d\n", WIFEXITED(status) ? "status" : "signal",
+                      WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+}
+
+int main(void)
+{
+    struct front front = {.letter = -1};
+    struct error err = {0};
+    pid_t pid = boot(&front, &err) ? start_front(&front, &err) : -1;
+    if (pid > 0) {
+        close(front.letter);
+        errno = EINTR;
+        reap_until_end_of(pid);
+    } else {
+        (void)fprintf(stderr, "microvm: %s\n", err.message);
+    }
+    sync();
+    (void)reboot(RB_POWER_OFF);
+    return 1;
+}
