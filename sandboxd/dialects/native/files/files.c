@@ -8,6 +8,7 @@
 #include "sandboxd/dialects/native/files/files_get.h"
 #include "sandboxd/dialects/native/files/files_list.h"
 #include "sandboxd/dialects/native/files/files_request.h"
+#include "sandboxd/dialects/native/files/files_upload.h"
 #include "sandboxd/dialects/native/files/files_watch.h"
 
 #include <string.h>
@@ -223,6 +224,7 @@ static const struct http_route ROUTES[] = {
     {"POST", "/s/{sandbox}/files/{path...}", CAPABILITY, "fs:rw", CHANGE_BODY_BYTES, files_change_post},
     {"GET", "/s/{sandbox}/archive/{path...}", CAPABILITY, "fs:ro", 0, handle_archive_get},
     {"PUT", "/s/{sandbox}/archive/{path...}", CAPABILITY | HTTP_POURS, "fs:rw", BODY_BYTES, handle_archive_put},
+    {"POST", "/s/{sandbox}/upload/{path...}", CAPABILITY | HTTP_POURS, "fs:rw", BODY_BYTES, files_upload_post},
     {"GET", "/s/{sandbox}/watch/{path...}", CAPABILITY, "fs:ro", 0, handle_watch},
 };
 

@@ -1,4 +1,4 @@
-/** files.h - the native dialect's files (protocol.md, 5): /files, /archive, /watch. */
+/** files.h - the native dialect's files (protocol.md, 5): /files, /archive, /upload, /watch. */
 #pragma once
 
 #include "shared/http/server.h"
