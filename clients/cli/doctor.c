@@ -1,47 +1,31 @@
 /** doctor.c - `parley doctor`: what protects you here, what is missing, how to get it. */
 #include "clients/cli/cli.h"
+#include "clients/cli/libs.h"
+#include "clients/cli/lines.h"
 #include "clients/cli/supervisor.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 
-static const char HELP[] = "usage: parley doctor\n\nTells which isolation layers this machine gives, and whether the "
-                           "deployment answers. Exit status 1 when something is missing.\n\n" CLI_COMMON_HELP;
+static const char HELP[] =
+    "usage: parley doctor [--libs]\n\nTells which isolation layers this machine gives, and whether the "
+    "deployment answers. Exit status 1 when something is missing.\n\n"
+    "  --libs               the libraries that the programs beside this one are linked with, and their versions\n" CLI_COMMON_HELP;
+
+static void take_layer(void *layers, char *line)
+{
+    json_t *layer = json_loads(line, 0, NULL);
+    if (layer)
+        json_array_append_new(layers, layer);
+}
 
 /* sandboxd knows its layers; it prints one JSON object a line. */
 static bool read_layers(const char *state, json_t *layers, struct error *err)
 {
     AUTO_FREE char *sandboxd = cli_sibling("parley-sandboxd", err);
-    if (!sandboxd)
-        return false;
-    int ends[2];
-    if (pipe(ends) != 0)
-        return error_set_errno(err, ERROR_INTERNAL, "pipe");
-    pid_t pid = fork();
-    if (pid == 0) {
-        dup2(ends[1], STDOUT_FILENO);
-        close(ends[0]);
-        close(ends[1]);
-        execl(sandboxd, sandboxd, "--doctor", "--state", state, (char *)NULL);
-        _exit(127);
-    }
-    close(ends[1]);
-    FILE *lines = fdopen(ends[0], "r");
-    char *line = NULL;
-    size_t capacity = 0;
-    while (lines && getline(&line, &capacity, lines) > 0) {
-        json_t *layer = json_loads(line, 0, NULL);
-        if (layer)
-            json_array_append_new(layers, layer);
-    }
-    free(line);
-    if (lines)
-        fclose(lines);
-    int status;
-    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
-        return error_set(err, ERROR_INTERNAL, "%s --doctor did not run", sandboxd);
-    return json_array_size(layers) > 0 || error_set(err, ERROR_INTERNAL, "%s --doctor said nothing", sandboxd);
+    const char *const argv[] = {sandboxd, "--doctor", "--state", state, NULL};
+    return sandboxd && lines_of(argv, false, take_layer, layers, err) &&
+           (json_array_size(layers) > 0 || error_set(err, ERROR_INTERNAL, "%s --doctor said nothing", sandboxd));
 }
 
 static json_t *layer(const char *name, bool active, const char *detail)
@@ -68,15 +52,50 @@ static void add_deployment(json_t *layers, const struct cli_common *common, cons
         json_array_append_new(layers, layer("supervisor", true, "`parley up` restarts what dies"));
 }
 
+static void print_lib(const json_t *lib)
+{
+    AUTO_FREE char *library = cli_member(lib, "library"), *version = cli_member(lib, "version"),
+                   *package = cli_member(lib, "package"), *linked = cli_member(lib, "linked");
+    printf("%-24s %-28s %-24s %-7s", library, version, package, linked);
+    const json_t *programs = json_object_get(lib, "programs");
+    for (size_t i = 0; i < json_array_size(programs); i++)
+        printf("%s%s", i ? "," : " ", json_string_value(json_array_get(programs, i)));
+    putchar('\n');
+}
+
+static int tell_libs(const struct cli_common *common)
+{
+    struct error err = {0};
+    json_t *libs = libs_list(&err), *lib;
+    size_t index;
+    if (!libs)
+        return cli_fail(&err, NULL, CLI_FAILED);
+    if (common->json) {
+        cli_print_json(libs);
+        return CLI_OK;
+    }
+    printf("%-24s %-28s %-24s %-7s %s\n", "LIBRARY", "VERSION", "PACKAGE", "LINKED", "PROGRAMS");
+    json_array_foreach (libs, index, lib)
+        print_lib(lib);
+    json_decref(libs);
+    return CLI_OK;
+}
+
 int doctor_main(int argc, char *argv[])
 {
-    static const struct option LONG[] = {CLI_COMMON_OPTIONS};
+    static const struct option LONG[] = {{"libs", no_argument, NULL, 'L'}, CLI_COMMON_OPTIONS};
     struct cli_common common = {0};
-    int option;
-    while ((option = getopt_long(argc, argv, "", LONG, NULL)) != -1)
-        cli_common(&common, option, HELP);
+    bool wants_libs = false;
+    for (int option; (option = getopt_long(argc, argv, "", LONG, NULL)) != -1;) {
+        if (option == 'L')
+            wants_libs = true;
+        else
+            cli_common(&common, option, HELP);
+    }
     if (optind < argc)
         return cli_usage("doctor", "unexpected word \"%s\"", argv[optind]);
+    if (wants_libs)
+        return tell_libs(&common);
     struct error err = {0};
     AUTO_FREE char *state = cli_state(&common);
     json_t *layers = json_array();

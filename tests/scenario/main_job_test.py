@@ -224,6 +224,14 @@ class MainJob(unittest.TestCase):
             self.assertEqual(done.returncode, 0)
             self.assertIn("usage: parley " + command, done.stdout)
 
+    def test_doctor_lists_the_libraries(self):
+        libs = json.loads(self.deployment.cli("doctor", "--libs", "--json").stdout)
+        of = {(lib["library"].split(".so")[0], lib["linked"]): lib for lib in libs}
+        self.assertEqual(of["libh2o-evloop", "shared"]["programs"].count("parley-sandboxd"), 1)
+        self.assertEqual(of["libzmq", "static"]["programs"], ["parley-jupyter"])
+        self.assertIn("parley-init", of["glibc", "static"]["programs"])
+        self.assertEqual([lib for lib in libs if not lib["version"] or not lib["programs"]], [])
+
     def test_doctor_names_every_layer(self):
         done = self.deployment.cli("doctor", "--json")
         names = {layer["name"] for layer in json.loads(done.stdout)}
