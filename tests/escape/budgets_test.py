@@ -11,7 +11,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from attempts import PRELUDE  # noqa: E402
+from attempts.program import PRELUDE  # noqa: E402
 from parley_testing import Deployment, needs_root  # noqa: E402
 
 # Takes as much as there is, says how much in a file, and keeps it until it is killed.

@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STAT_BYTES = 1024 };
+enum { STAT_BYTES = 1024, PROC_PATH_BYTES = 48 };
 
 /* The others are the child's to take, below its user namespace, while this process goes on. */
 static const uint64_t FLAGS = CLONE_NEWUSER | CLONE_NEWPID | CLONE_PIDFD | CLONE_INTO_CGROUP | CLONE_CLEAR_SIGHAND;
@@ -118,11 +118,28 @@ static bool clone_child(struct birth *birth, const struct cgroup_slot *slot, con
     return true;
 }
 
+/* A service that the memory killer is to spare (OOMScoreAdjust=) would hand that on, and each process may take its
+ * score down again as far as it ever was. What one with CAP_SYS_RESOURCE writes here is the new bound. */
+static bool end_protection(pid_t pid, struct error *err)
+{
+    char path[PROC_PATH_BYTES];
+    char score[16] = "";
+    snprintf(path, sizeof path, "/proc/%d/oom_score_adj", (int)pid);
+    AUTO_FD int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0 || pread(fd, score, sizeof score - 1, 0) <= 0)
+        return error_set_errno(err, ERROR_INTERNAL, "read %s", path);
+    const char *bound = score[0] == '-' ? "0" : score;
+    if (write(fd, bound, strlen(bound)) < 0 && errno != EACCES)
+        return error_set_errno(err, ERROR_INTERNAL, "write %s", path);
+    return true;
+}
+
 /* Gives the child its ids, its nodes, and the layers that only root can idmap. It never waits for the child. */
 static bool provide_layers(struct birth *birth, const struct recipe_host *host, const struct isolation_plan *plan,
                            struct error *err)
 {
-    if (!user_namespace_map(birth->pid, plan->uid_base, err) || !stage_make_slot(host->stage, plan->slot, err))
+    if (!user_namespace_map(birth->pid, plan->uid_base, err) || !end_protection(birth->pid, err) ||
+        !stage_make_slot(host->stage, plan->slot, err))
         return false;
     AUTO_FD int user_namespace = user_namespace_open(birth->pid, err);
     if (user_namespace < 0)
