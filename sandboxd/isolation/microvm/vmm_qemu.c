@@ -9,7 +9,7 @@
 static const uint64_t MIB = 1024ULL * 1024;
 
 /* `reboot=t`: a machine without keyboard controller ends by a triple fault, which -no-reboot makes an end of QEMU. */
-#define KERNEL_COMMAND_LINE "console=ttyS0 quiet reboot=t panic=-1 random.trust_cpu=on"
+#define KERNEL_COMMAND_LINE "console=ttyS0 loglevel=1 reboot=t panic=-1 random.trust_cpu=on"
 
 static bool describe_machine(const struct vmm_machine *machine, struct vmm_command *command, struct error *err)
 {

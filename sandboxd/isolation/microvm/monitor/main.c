@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -87,6 +88,8 @@ static bool start(struct running *running, const struct vmm *vmm, struct vmm_mac
         return error_set_errno(err, ERROR_INTERNAL, "open " MICROVM_FOLDER "/" MICROVM_KERNEL);
     AUTO_FD int errors = console[1];
     running->console = console[0];
+    if (fchmod(errors, 0622) < 0) /* the monitor opens it once more, as another user */
+        return error_set_errno(err, ERROR_INTERNAL, "fchmod of a pipe");
     running->signals = watch_children(err);
     if (running->signals < 0 || !machine_read_letter(STDIN_FILENO, &letter, &size, err))
         return false;

@@ -69,8 +69,8 @@ bool places_make(struct error *err)
     if (mount("tmpfs", STAGE, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,mode=0755") < 0)
         return error_set_errno(err, ERROR_INTERNAL, "mount a tmpfs at " STAGE);
     return make_folders(err) && bind_at(MICROVM_SANDBOX, STAGE_SLOT, MS_REC, err) && bind_guest_programs(err) &&
-           bind_at("/usr", STAGE_ROOT "/usr", 0, err) && bind_at("/proc", STAGE_ROOT "/proc", MS_REC, err) &&
-           bind_at("/dev", STAGE_ROOT "/dev", 0, err) && bind_at(STAGE_ROOT, STAGE_ROOT, MS_REC, err);
+           bind_at("/usr", STAGE_ROOT "/usr", MS_REC, err) && bind_at("/proc", STAGE_ROOT "/proc", MS_REC, err) &&
+           bind_at("/dev", STAGE_ROOT "/dev", MS_REC, err) && bind_at(STAGE_ROOT, STAGE_ROOT, MS_REC, err);
 }
 
 bool places_enter(bool with_files, struct error *err)

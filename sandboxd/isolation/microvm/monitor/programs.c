@@ -68,10 +68,10 @@ pid_t programs_start_files(int listener, int errors, struct error *err)
     char socket_argument[32];
     snprintf(socket_argument, sizeof socket_argument, "--fd=%d", listener);
     char *const environment[] = {NULL};
-    char program[] = FILE_SERVER, option[] = "-o", limit[] = "--rlimit-nofile=0";
+    char program[] = FILE_SERVER, foreground[] = "-f", option[] = "-o", limit[] = "--rlimit-nofile=0";
     char options[] =
         "source=" PLACES_FILES ",sandbox=chroot,cache=auto,announce_submounts,no_posix_lock,no_flock,log_level=err";
-    char *const arguments[] = {program, socket_argument, limit, option, options, NULL};
+    char *const arguments[] = {program, foreground, socket_argument, limit, option, options, NULL};
     raise_file_limit();
     if (keep(listener, &why) && places_enter(true, &why)) {
         execve(program, arguments, environment);
