@@ -37,6 +37,10 @@ json_t *node_limits_json(const struct fl_limits *limits) MUST_USE;
 /** `network` of a message: NULL is none. INVALID names what is wrong. */
 bool node_network_read(const json_t *given, struct fl_network *network, struct error *err) MUST_USE;
 
+/** `sandbox` of a prepare; *entrypoint (the caller's) stays NULL when it has none. INVALID names what is wrong. */
+bool node_prepare_read(const json_t *message, struct fl_prepare *prepare, struct command **entrypoint,
+                       struct error *err) MUST_USE;
+
 /** A call. False: it could not begin, and *err is the answer. */
 typedef bool node_call_fn(struct http_request *request, const json_t *message, uint64_t number, struct error *err);
 node_call_fn node_prepare, node_limits, node_network, node_pause, node_resume, node_snapshot, node_snapshot_drop,

@@ -112,8 +112,8 @@ static bool parse_names(const json_t *sandbox, struct fl_prepare *prepare, struc
            (!has_snapshot || copy_name(sandbox, "snapshot", prepare->snapshot, sizeof prepare->snapshot, err));
 }
 
-static bool parse_prepare(const json_t *message, struct fl_prepare *prepare, struct command **entrypoint,
-                          struct error *err)
+bool node_prepare_read(const json_t *message, struct fl_prepare *prepare, struct command **entrypoint,
+                       struct error *err)
 {
     const json_t *sandbox = json_object_get(message, "sandbox");
     uint64_t deadline = 0, key_epoch = 0;
@@ -154,7 +154,7 @@ bool node_prepare(struct http_request *request, const json_t *message, uint64_t 
 {
     struct fl_prepare prepare;
     AUTO(command) *entrypoint = NULL;
-    if (!parse_prepare(message, &prepare, &entrypoint, err))
+    if (!node_prepare_read(message, &prepare, &entrypoint, err))
         return false;
     void *cookie = node_wait(request, number, prepare.id);
     sandboxes_prepare(plane_of(request)->sandboxes, &prepare, TAKE(entrypoint), prepared, cookie);
