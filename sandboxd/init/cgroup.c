@@ -42,8 +42,10 @@ pid_t cgroup_clone(int directory, struct error *err)
     struct clone_args args = {.flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (unsigned)directory};
     pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
     if (pid < 0) {
-        bool full = errno == EAGAIN || errno == ENOMEM;
-        error_set_errno(err, full ? ERROR_NO_CAPACITY : ERROR_INTERNAL, "clone3 into the command's cgroup");
+        bool is_full = errno == EAGAIN || errno == ENOMEM;
+        error_set_errno(err, is_full ? ERROR_NO_CAPACITY : ERROR_INTERNAL,
+                        is_full ? "the sandbox has as many processes as it may have"
+                                : "clone3 into the command's cgroup");
     }
     return pid;
 }

@@ -21,10 +21,24 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
 enum { FIRST_OUT_OF_THE_WAY = 10 }; /* below FRONT_INIT_FILES_MIN with all that is moved there */
+
+/* v1 counts who moves in, but refuses forks alone (kernel/cgroup/pids.c): so by API any number of commands could run in
+ * there. One more that ends at once is asked for in its place. */
+static bool has_room(struct error *err)
+{
+    pid_t pid = vfork();
+    if (pid == 0)
+        _exit(0);
+    if (pid < 0)
+        return error_set_errno(err, errno == EAGAIN || errno == ENOMEM ? ERROR_NO_CAPACITY : ERROR_INTERNAL,
+                               "the sandbox has as many processes as it may have");
+    return waitpid(pid, NULL, 0) == pid || error_set_errno(err, ERROR_INTERNAL, "waitpid");
+}
 
 static bool join_cgroups(const struct child_plan *plan, struct error *err)
 {
@@ -32,7 +46,7 @@ static bool join_cgroups(const struct child_plan *plan, struct error *err)
         if (write(plan->join[i], "0", 1) != 1)
             return error_set_errno(err, ERROR_INTERNAL, "joining cgroup %zu", i);
     }
-    return true;
+    return plan->join_count == 0 || has_room(err);
 }
 
 /* By raw system calls: glibc's would ask all threads of a process it does not know was cloned. */

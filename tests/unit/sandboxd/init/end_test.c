@@ -86,6 +86,32 @@ static void test_fork_bomb(void)
     CHECK(rig_close(&rig));
 }
 
+/* v1 lets anybody move in, however many there are: commands are refused all the same. */
+static void test_no_more_processes(void)
+{
+    enum { MAX = 6, ASKED = 12 };
+    struct rig rig;
+    rig_open_connected(&rig, NULL);
+    if (rig.v1[0]) {
+        char path[600], id[16];
+        snprintf(path, sizeof path, "%s/pids.max", rig.v1);
+        rig_write_file(path, "6");
+        int started = 0, refused = 0;
+        for (int i = 0; i < ASKED; i++) {
+            struct front_init_message message;
+            snprintf(id, sizeof id, "sleep%d", i);
+            CHECK(rig_start_shell(&rig, id, NULL, "exec sleep 60"));
+            CHECK(rig_expect(&rig, 0, id, &message, NULL));
+            started += message.type == FI_STARTED;
+            refused += message.type == FI_REFUSED && message.as.refused.error.kind == ERROR_NO_CAPACITY;
+        }
+        CHECK(started >= 2 && started <= MAX && refused == ASKED - started);
+        CHECK(rig_terminate(&rig, 300));
+        CHECK(rig_wait(&rig) == 0);
+    }
+    CHECK(rig_close(&rig));
+}
+
 static void test_deadline(void)
 {
     struct rig rig;
@@ -162,6 +188,7 @@ int main(void)
     test_empty();
     test_forced();
     test_fork_bomb();
+    test_no_more_processes();
     test_deadline();
     test_deadline_in_welcome();
     test_no_delegation();

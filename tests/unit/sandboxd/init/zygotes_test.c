@@ -256,13 +256,13 @@ static void test_not_begun(struct rig *rig)
     struct front_init_message message;
     CHECK(start_forked(rig, "killed", &slow, "echo"));
     CHECK(start_forked(rig, "signalled", &slow, "echo"));
-    CHECK(start_forked(rig, "late", &(struct forked){.mode = "slow", .timeout_ms = 50}, "echo"));
     CHECK(start_forked(rig, "waits", &slow, "kill -9 $$"));
     CHECK(start_forked(rig, "hit", &slow, "sleep 1000"));
     check_output(rig, &(struct forked){.mode = "good"}, "echo another", "another\n");
     CHECK(rig_name(rig, FI_KILL, "killed") && rig_signal(rig, "signalled", SIGKILL) && rig_signal(rig, "hit", SIGHUP));
     CHECK(rig_expect(rig, FI_REFUSED, "killed", &message, NULL) && message.as.refused.error.kind == ERROR_GONE);
     CHECK(rig_expect(rig, FI_REFUSED, "signalled", &message, NULL) && message.as.refused.error.kind == ERROR_GONE);
+    CHECK(start_forked(rig, "late", &(struct forked){.mode = "slow", .timeout_ms = 50}, "echo"));
     CHECK(rig_expect(rig, FI_REFUSED, "late", &message, NULL) && message.as.refused.error.kind == ERROR_TIMEOUT);
 }
 
