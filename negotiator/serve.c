@@ -65,6 +65,8 @@ static bool confine(const struct settings *settings, struct error *err)
     confined = true;
     if (!confine_user(uid, gid, err))
         return error_prefix(err, "dropping rights");
+    if (!confine_calls(err))
+        return false;
     if (confine_landlock(PATHS, sizeof PATHS / sizeof *PATHS, false, &abi, &why)) {
         log_info("negotiator", "confined uid=%u landlock=%d", (unsigned)uid, abi);
         return true;

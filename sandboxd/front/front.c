@@ -166,6 +166,8 @@ static bool give_up_rights(const struct front *front, uid_t uid, gid_t gid, stru
     if (!confine_user(uid, gid, err))
         return false;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* a change of uid forgets it */
+    if (!confine_calls(err))
+        return false;
     int abi = 0;
     /* The listener is bound after this, by the server: binding stays allowed. */
     if (confine_landlock(paths, sizeof paths / sizeof *paths, false, &abi, err))

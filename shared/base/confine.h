@@ -1,4 +1,4 @@
-/** confine.h - how our own daemons give up rights: user, capabilities, no_new_privs, Landlock. Called once, before
+/** confine.h - how our own daemons give up rights: user, capabilities, no_new_privs, Landlock, system calls. Called once, before
  *  threads start; never undone. */
 #pragma once
 
@@ -24,6 +24,12 @@ struct confine_path {
  * (ABI 6). *abi gets the kernel's version; 0 and ERROR_NOT_FOUND where there is no Landlock: the caller decides. */
 bool confine_landlock(const struct confine_path *paths, size_t count, bool bind_denied, int *abi,
                       struct error *err) MUST_USE;
+
+/** seccomp(2), for a daemon that has no_new_privs: no other programs, processes, name spaces and mounts, none of the
+ *  kernel's larger engines (bpf, io_uring, perf, keys ...), no code in memory that was written, and sockets of UNIX, IPv4,
+ *  IPv6 and netlink alone; all else goes on. What is denied fails with EPERM, clone3 with ENOSYS. ERROR_INTERNAL where
+ *  the kernel has no seccomp. */
+bool confine_calls(struct error *err) MUST_USE;
 
 /** Which host user a daemon becomes when started as root: the named user's ids when it exists, else `fallback` for
  * both. */

@@ -134,7 +134,7 @@ class Exec(unittest.TestCase):
         def send(n):
             try:
                 answers.append(self.deployment.request("POST", f"{base}/processes/in-{n}/stdin", block,
-                                                       token=grant["token"], timeout=1, record=False).status)
+                                                       token=grant["token"], timeout=4, record=False).status)
             except OSError:
                 answers.append(0)  # it waits for the pipe
         for n in range(8):

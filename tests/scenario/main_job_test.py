@@ -237,6 +237,12 @@ class MainJob(unittest.TestCase):
         names = {layer["name"] for layer in json.loads(done.stdout)}
         self.assertTrue({"seccomp", "deployment"} <= names, names)
 
+    def test_the_daemons_have_given_up_system_calls(self):
+        for program in ("parley-negotiator", "parley-sandboxd"):
+            lines = [open(f"/proc/{pid}/status").read() for pid in self.deployment.pids(program)]
+            own = [text for text in lines if "\nUid:\t0\t" not in text]  # the launcher makes sandboxes as root
+            self.assertTrue(own and all("\nSeccomp:\t2\n" in text and "\nCapEff:\t0000000000000000\n" in text for text in own))
+
     def test_missing_deployment_says_what_to_do(self):
         done = self.deployment.cli("ls", "--url", "http://127.0.0.1:9")
         self.assertEqual(done.returncode, 1)

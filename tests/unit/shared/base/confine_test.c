@@ -7,10 +7,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 static char folder[] = "/tmp/parley-confine-XXXXXX";
@@ -77,6 +83,40 @@ static void unprivileged(void)
     CHECK(confine_user(58702, 58703, &err)); /* again, without rights: fine */
 }
 
+static void *thread(void *cookie)
+{
+    return cookie;
+}
+
+/* Each works before, as root, or fails for another reason than EPERM. */
+static void fewer_calls(void)
+{
+    struct error err = {0};
+    char program[] = "/bin/true", *const argv[] = {program, NULL};
+    const int families[] = {AF_PACKET, AF_ALG, AF_VSOCK, AF_KEY}, kept[] = {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK};
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(mprotect(page, 4096, PROT_READ | PROT_EXEC) == 0 && mprotect(page, 4096, PROT_READ | PROT_WRITE) == 0);
+    CHECK(unshare(CLONE_NEWUTS) == 0 && unshare(CLONE_NEWNS) == 0);
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && confine_calls(&err));
+    CHECK(execve(argv[0], argv, NULL) < 0 && errno == EPERM);
+    CHECK(ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0 && errno == EPERM);
+    CHECK(unshare(CLONE_NEWUSER) < 0 && errno == EPERM);
+    CHECK(syscall(SYS_clone, CLONE_NEWUTS | SIGCHLD, NULL, NULL, NULL, NULL) < 0 && errno == EPERM);
+    CHECK(syscall(SYS_clone3, NULL, 0) < 0 && errno == ENOSYS);
+    CHECK(mount("none", "/mnt", "tmpfs", 0, NULL) < 0 && errno == EPERM);
+    CHECK(syscall(SYS_bpf, 0, NULL, 0) < 0 && errno == EPERM);
+    CHECK(syscall(SYS_io_uring_setup, 1, NULL) < 0 && errno == EPERM);
+    CHECK(mprotect(page, 4096, PROT_READ | PROT_EXEC) < 0 && errno == EPERM);
+    CHECK(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED && errno == EPERM);
+    for (size_t i = 0; i < 4; i++)
+        CHECK(socket(families[i], SOCK_RAW, 0) < 0 && errno == EPERM);
+    for (size_t i = 0; i < 4; i++)
+        CHECK(close(socket(kept[i], SOCK_DGRAM, 0)) == 0);
+    pthread_t started;
+    CHECK(pthread_create(&started, NULL, thread, NULL) == 0 && pthread_join(started, NULL) == 0);
+    CHECK(can_open("/etc/passwd", O_RDONLY) && can_bind());
+}
+
 static void in_child(void (*what)(void))
 {
     pid_t pid = fork();
@@ -104,8 +144,10 @@ int main(void)
     confine_find_user("nobody", 58702, &uid, &gid);
     CHECK(uid != 58702 && uid != 0);
     in_child(landlocked);
-    if (geteuid() == 0)
+    if (geteuid() == 0) {
+        in_child(fewer_calls);
         in_child(unprivileged);
+    }
     char file[64];
     snprintf(file, sizeof file, "%s/in/file", folder);
     unlink(file);
