@@ -53,7 +53,7 @@ static const char *const FOREIGN[] = {
     "disk_mb_max", "pids_max", "front_user", "front_uid", "audit_sync", "audit_spool_mb", "audit_argv", "storage",
     "pool_mb_max", "warm", "warm_max", "warm_memory_mb", "root_user", "volume_hosts", "volume_mb",
     "node_snapshots_max", "open_files_max", "commands_max", "output_mb", "egress_max", "egress_net", "egress_uid",
-    "dns_servers", "jupyter", NULL};
+    "dns_servers", "jupyter", "missing_limits", "isolation", NULL};
 
 static bool check_egress(const char *most, struct error *err)
 {

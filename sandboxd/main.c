@@ -1,16 +1,21 @@
 /* parley-sandboxd: is the launcher; the same program, started by it with PARLEY_FRONT_FD, is the front. */
 #include "sandboxd/front/front.h"
 #include "sandboxd/guest/guest.h"
+#include "sandboxd/isolation/isolation.h"
 #include "sandboxd/launcher/child_process.h"
 #include "sandboxd/launcher/enrol.h"
 #include "sandboxd/launcher/launcher.h"
+#include "sandboxd/rootless/rootless.h"
 #include "sandboxd/templates/templates.h"
+#include "shared/base/config.h"
 #include "shared/base/log.h"
+#include "shared/base/memory.h"
 #include "shared/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum mode { MODE_RUN, MODE_HELP, MODE_VERSION, MODE_ROUTES, MODE_DOCTOR, MODE_PURGE };
 
@@ -58,7 +63,7 @@ static bool take_guest(int *argc, char *argv[])
 
 static void print_help(void)
 {
-    puts("parley-sandboxd [--SETTING VALUE ...]   runs sandboxes on this machine; as root\n"
+    puts("parley-sandboxd [--SETTING VALUE ...]   runs sandboxes on this machine; as root, or rootless\n"
          "parley-sandboxd enrol --help            gives this machine its key, first\n"
          "parley-sandboxd template --help         imports, builds, lists and removes templates\n"
          "\n"
@@ -89,6 +94,17 @@ static int run(enum mode mode, const struct settings *settings, const struct gue
     return front_main((int)fd, settings);
 }
 
+/* An ordinary user's: executes this program again, as root of a user namespace. What it is called with stays: the folder
+ * of all state is the user's by then, not that of the host's root. */
+static bool enter_rootless(int argc, char *argv[], char *const again[], struct error *err)
+{
+    if (geteuid() == 0)
+        return true;
+    AUTO_FREE char *state = config_state_folder(argc - 1, argv + 1);
+    return (setenv("PARLEY_STATE", state, 1) == 0 || error_set_errno(err, ERROR_INTERNAL, "setenv")) &&
+           rootless_enter(isolation_find_living(state), again, err);
+}
+
 int main(int argc, char *argv[])
 {
     if (argc > 1 && strcmp(argv[1], "enrol") == 0)
@@ -102,7 +118,13 @@ int main(int argc, char *argv[])
         log_error("guest", "%s", err.message);
         return 2;
     }
+    char **again = memory_array((size_t)argc + 1, sizeof *again);
+    memcpy(again, argv, (size_t)argc * sizeof *again);
     enum mode mode = take_mode(&argc, argv);
+    struct error why = {0}; /* why there is no user namespace */
+    bool needs_root = !is_guest && (mode == MODE_RUN || mode == MODE_PURGE || mode == MODE_DOCTOR);
+    bool is_root = !needs_root || enter_rootless(argc, argv, again, &why);
+    free(again);
     if (mode == MODE_HELP)
         print_help();
     else if (mode == MODE_VERSION)
@@ -111,10 +133,14 @@ int main(int argc, char *argv[])
         front_print_routes();
     if (mode != MODE_RUN && mode != MODE_PURGE && mode != MODE_DOCTOR)
         return 0;
+    if (!is_root && mode != MODE_DOCTOR) {
+        log_error("sandboxd", "not root, and rootless is not possible: %s", why.message);
+        return 1;
+    }
     AUTO_SETTINGS settings = {0};
     bool are_loaded = settings_load(&settings, argc - 1, argv + 1, &err);
     if (mode == MODE_DOCTOR)
-        return launcher_doctor(are_loaded ? &settings : NULL, &err);
+        return launcher_doctor(are_loaded ? &settings : NULL, &err, is_root ? NULL : &why);
     if (!are_loaded) {
         log_error("sandboxd", "%s", err.message);
         return 2;

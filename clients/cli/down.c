@@ -3,6 +3,7 @@
 #include "clients/cli/supervisor.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 static const char HELP[] =
@@ -52,13 +53,16 @@ int down_main(int argc, char *argv[])
         return cli_usage("down", "unexpected word \"%s\"", argv[optind]);
     struct error err = {0};
     AUTO_FREE char *state = cli_state(&common);
-    if (geteuid() != 0)
-        return cli_fail(&(struct error){.kind = ERROR_FORBIDDEN, .message = "down needs root, as up does"},
-                        "try: sudo parley down", CLI_FAILED);
     if (access(state, F_OK) != 0) {
         error_set(&err, ERROR_NOT_FOUND, "there is no deployment in %s", state);
-        return cli_fail(&err, "which one? --state DIR or PARLEY_STATE says", CLI_FAILED);
+        return cli_fail(&err, geteuid() == 0 ? "which one? --state DIR or PARLEY_STATE says"
+                                             : "which one? --state DIR or PARLEY_STATE says; root's: sudo parley down",
+                        CLI_FAILED);
     }
+    struct stat status;
+    if (geteuid() != 0 && (stat(state, &status) < 0 || status.st_uid != geteuid()))
+        return cli_fail(&(struct error){.kind = ERROR_FORBIDDEN, .message = "this deployment is not yours to stop"},
+                        "try: sudo parley down", CLI_FAILED);
     if (!stop_planes(state, &was_running, &err))
         return cli_fail(&err, NULL, CLI_FAILED);
     if (!keep && !purge(state, &err))

@@ -21,7 +21,8 @@
 static const char HELP[] =
     "usage: parley up [-d] [--port N] [--state DIR]\n\n"
     "Starts the negotiator on port N (default 8700) and sandboxd on N+1, both on 127.0.0.1, restarts what dies, and\n"
-    "writes the CLI's config.json when there is none. Needs root (sudo) for the isolation. Again: harmless.\n\n"
+    "writes the CLI's config.json when there is none. As root (sudo); or as an ordinary user with subordinate ids and\n"
+    "cgroups of its own, then rootless: `parley doctor` says what is missing. Again: harmless.\n\n"
     "  -d                 in the background; logs go to STATE/log/\n"
     "  --port N           1024..65534\n" CLI_COMMON_HELP;
 
@@ -116,9 +117,9 @@ static void tell(const struct supervisor *supervisor, const struct up_options *o
     if (written)
         printf("API key written to %s\n", path);
     else if (!pointed)
-        printf("%s points elsewhere and was left alone; for this one: export PARLEY_URL=%s PARLEY_API_KEY=$(sudo cat "
+        printf("%s points elsewhere and was left alone; for this one: export PARLEY_URL=%s PARLEY_API_KEY=$(%scat "
                "%s/admin.key)\n",
-               path, url, supervisor->state);
+               path, url, geteuid() == 0 ? "sudo " : "", supervisor->state);
     printf("try: parley run -c 'print(6 * 7)'\n");
     fflush(stdout);
 }
@@ -202,7 +203,8 @@ static int give_up(const struct supervisor *supervisor, const struct error *err)
     pid_t pid = supervisor_running(supervisor->state, NULL);
     if (pid != 0 && !supervisor_stop(supervisor->state, pid, &ignored))
         fprintf(stderr, "parley: %s\n", ignored.message);
-    cli_fail(err, NULL, CLI_FAILED);
+    cli_fail(err, geteuid() != 0 ? "rootless has its needs, see below and `parley doctor`; or: sudo parley up -d" : NULL,
+             CLI_FAILED);
     tell_last_line(supervisor, "negotiator");
     tell_last_line(supervisor, "sandboxd");
     return CLI_FAILED;
@@ -237,11 +239,6 @@ static int start_up(const struct up_options *options, struct supervisor *supervi
 static int up(const struct up_options *options, struct supervisor *supervisor)
 {
     struct error err = {0};
-    if (geteuid() != 0)
-        return cli_fail(
-            &(struct error){.kind = ERROR_FORBIDDEN,
-                            .message = "up needs root: the isolation maps users and sets limits for sandboxes"},
-            "try: sudo parley up -d", CLI_FAILED);
     if (!fd_make_folders(supervisor->state, 0711, &err))
         return cli_fail(&err, NULL, CLI_FAILED);
     uint16_t running_port = 0;
@@ -256,7 +253,7 @@ static int up(const struct up_options *options, struct supervisor *supervisor)
     supervisor->port = running_port;
     return become_ready(supervisor, options, &err)
                ? CLI_OK
-               : cli_fail(&err, "`sudo parley doctor` tells what is missing", CLI_FAILED);
+               : cli_fail(&err, "`parley doctor`, as who started it, tells what is missing", CLI_FAILED);
 }
 
 int up_main(int argc, char *argv[])

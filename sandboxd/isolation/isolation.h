@@ -165,4 +165,15 @@ const struct isolation_backend *isolation_choose(const struct isolation_offer *o
 /** "egress, snapshots": what the bits stand for, as words; `to` is always ended. */
 void isolation_lacks_format(unsigned lacks, char *to, size_t size);
 
+/** Before start: whether `namespaces` of an ordinary user may do without a controller that is not delegated to it; else
+ *  that is an error of start. */
+void isolation_allow_missing_limits(bool is_allowed);
+
+/** After start: what is special about `namespaces` here: "", "rootless", "rootless; no limit of memory, cpu". */
+void isolation_describe(char *detail, size_t size);
+
+/** A process of some sandbox that a former launcher of this state folder made and that lives, 0 when there is none:
+ *  for who must find its user namespace before anything else. */
+pid_t isolation_find_living(const char *state_folder);
+
 void isolation_close(struct isolation_sandbox *sandbox);

@@ -6,6 +6,7 @@
 #include "sandboxd/launcher/warm.h"
 #include "sandboxd/network/network.h"
 #include "sandboxd/network/servers.h"
+#include "sandboxd/rootless/rootless.h"
 #include "sandboxd/storage/storage.h"
 #include "shared/base/memory.h"
 
@@ -50,6 +51,8 @@ static bool tell_egress(const struct settings *settings)
 {
     char detail[DETAIL_BYTES];
     struct rules_server servers[RULES_SERVERS];
+    if (rootless_is_active())
+        return tell("egress", true, "off: a rootless node has no ways out (the host's network is not its user's)");
     if (strcmp(settings->egress_max, "none") == 0)
         return tell("egress", true, "off (egress_max none): no sandbox has a way out");
     bool is_active = networks_probe(detail, sizeof detail);
@@ -108,11 +111,13 @@ static bool tell_isolation(const struct isolation_offer *offer)
     return are_active;
 }
 
-int launcher_doctor(const struct settings *settings, const struct error *why)
+int launcher_doctor(const struct settings *settings, const struct error *why, const struct error *rootless)
 {
     struct isolation_offer offer = {0};
     (void)!isolation_offer_parse(settings ? settings->isolation : "namespaces", &offer, NULL);
+    isolation_allow_missing_limits(settings && strcmp(settings->missing_limits, "allow") == 0);
     bool are_active = tell_isolation(&offer);
+    are_active = (!rootless || tell("rootless", false, rootless->message)) && are_active;
     if (!settings)
         return tell("settings", false, why->message) ? 0 : 1;
     are_active = tell_storage(settings) && are_active;

@@ -1,5 +1,6 @@
 #include "sandboxd/launcher/egress.h"
 
+#include "sandboxd/rootless/rootless.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
@@ -140,6 +141,8 @@ void egress_done(struct egress *egress)
 
 uint64_t egress_next_wake(const struct egress *egress)
 {
+    if (rootless_is_active()) /* nobody goes out, and its uid would be some sandbox's */
+        return 0;
     uint64_t start = egress->process.restart_boot_ns ? egress->process.restart_boot_ns : 1;
     if (egress->process.pid > 0 || !networks_have_members(egress->networks))
         return egress->retry_boot_ns;

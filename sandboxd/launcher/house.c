@@ -1,12 +1,15 @@
 #include "sandboxd/launcher/house.h"
 
+#include "sandboxd/rootless/rootless.h"
 #include "shared/base/confine.h"
 #include "shared/base/fd.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
+#include "shared/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,8 +21,33 @@
 
 enum { PROGRAM_MAX_BYTES = 64 * 1024 * 1024, DESCRIPTORS_WANTED = 256 * 1024, NETWORKS_READY = 32 };
 
-#define SHARED_FOLDER "/run/parley"
-static const char SLOTS_FOLDER[] = SHARED_FOLDER "/slots";
+static const char SHARED_FOLDER[] = "/run/parley";
+
+static bool is_own_folder(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid();
+}
+
+/* An ordinary user's: the run-time folder of the user's logins (XDG_RUNTIME_DIR, by its usual name first, so that all
+ * deployments find the same), else one in /tmp that nobody else has made. The caller frees. */
+static char *shared_folder(struct error *err)
+{
+    if (!rootless_is_active())
+        return memory_string(SHARED_FOLDER);
+    const char *told = getenv("XDG_RUNTIME_DIR");
+    uint32_t uid = rootless_outside(0);
+    AUTO_FREE char *usual = memory_printf("/run/user/%" PRIu32, uid);
+    if (is_own_folder(usual))
+        return memory_printf("%s/parley", usual);
+    if (told && told[0] == '/' && is_own_folder(told))
+        return memory_printf("%s/parley", told);
+    AUTO_FREE char *own = memory_printf("/tmp/parley-%" PRIu32, uid);
+    if ((mkdir(own, 0700) == 0 || errno == EEXIST) && is_own_folder(own))
+        return TAKE(own);
+    error_set(err, ERROR_FORBIDDEN, "%s is somebody else's: set XDG_RUNTIME_DIR to a folder of yours", own);
+    return NULL;
+}
 
 static bool make_folder(const char *path, mode_t mode, struct error *err)
 {
@@ -143,6 +171,7 @@ static bool open_stores(struct house *house, const struct settings *settings, st
 {
     struct storage_options options = {.kind = settings->storage,
                                       .state_folder = house->state,
+                                      .has_slot_ids = rootless_is_active(),
                                       .pool_bytes_max = (uint64_t)settings->pool_mb_max << 20};
     struct catalog_users users = {.is_used = is_kept_by_snapshot, .context = &house->snapshots};
     house->storage = storage_open(&options, err);
@@ -161,6 +190,7 @@ static bool open_networks(struct house *house, const struct settings *settings, 
                                              .resolv_conf = "/etc/resolv.conf",
                                              .shared_folder = SHARED_FOLDER,
                                              .egress_uid = (uint32_t)settings->egress_uid,
+                                             .none_only = rootless_is_active(),
                                              .stock = NETWORKS_READY};
     house->networks = networks_open(&options, err);
     return house->networks != NULL;
@@ -180,18 +210,28 @@ static bool start_isolation(struct house *house, const struct settings *settings
     return true;
 }
 
+/* Of all deployments of this machine, or of this user. */
+static bool start_slots(struct house *house, struct error *err)
+{
+    AUTO_FREE char *folder = shared_folder(err);
+    AUTO_FREE char *slots = folder ? memory_printf("%s/slots", folder) : NULL;
+    return slots && slots_start(&house->slots, slots, house->state, "/etc", err);
+}
+
 static bool open_house(struct house *house, const struct settings *settings, struct error *err)
 {
     if (geteuid() != 0)
-        return error_set(err, ERROR_FORBIDDEN,
-                         "parley-sandboxd must be started as root for now: sudo parley-sandboxd ...");
+        return error_set(err, ERROR_FORBIDDEN, "the launcher must be root, of the host or of a user namespace");
+    if (rootless_is_active() && rootless_slots() == 0)
+        return error_set(err, ERROR_FORBIDDEN, "this user namespace maps fewer than 65,537 ids: not even one sandbox's");
+    isolation_allow_missing_limits(text_equal(settings->missing_limits, "allow"));
     raise_descriptor_limit();
     raise_core_limit();
     confine_find_user(settings->front_user, (uid_t)settings->front_uid, &house->front_uid, &house->front_gid);
     return attachments_check_hosts(settings->volume_hosts, err) && make_folders(house, settings, err) &&
            house_lock(house->folder, &house->lock, err) && read_init_program(house, settings, err) &&
-           leave_mount_namespace(err) && start_isolation(house, settings, err) &&
-           slots_start(&house->slots, SLOTS_FOLDER, house->state, "/etc", err) && open_networks(house, settings, err) &&
+           leave_mount_namespace(err) && start_isolation(house, settings, err) && start_slots(house, err) &&
+           open_networks(house, settings, err) &&
            open_stores(house, settings, err);
 }
 

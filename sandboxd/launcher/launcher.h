@@ -12,5 +12,6 @@ int launcher_run(const struct settings *settings, char *const argv[]) MUST_USE;
 int launcher_purge(const struct settings *settings) MUST_USE;
 
 /** Prints each layer of isolation, storage and the pool as a JSON line {"name","active","detail"}; 1 when one is
- * missing. `settings` NULL: they could not be read, `why` says so. */
-int launcher_doctor(const struct settings *settings, const struct error *why) MUST_USE;
+ * missing. `settings` NULL: they could not be read, `why` says so. `rootless`: why an ordinary user's node is not
+ * possible here; NULL as root of whatever user namespace. */
+int launcher_doctor(const struct settings *settings, const struct error *why, const struct error *rootless) MUST_USE;

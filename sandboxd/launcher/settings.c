@@ -1,7 +1,10 @@
 #include "sandboxd/launcher/settings.h"
 
 #include "sandboxd/isolation/isolation.h"
+#include "sandboxd/rootless/id_map.h"
+#include "sandboxd/rootless/rootless.h"
 #include "shared/base/config.h"
+#include "shared/base/memory.h"
 #include "shared/base/text.h"
 
 #include <stddef.h>
@@ -39,6 +42,8 @@ static const struct config_row ROWS[] = {
     {"open_files_max", CONFIG_NUMBER, FIELD(open_files_max), "65536", 16, 1048576, "of a command; the default too"},
     {"commands_max", CONFIG_NUMBER, FIELD(commands_max), "1000", 1, 1000, "of a sandbox at once; the default too"},
     {"output_mb", CONFIG_NUMBER, FIELD(output_mb), "16", 1, 1024, "MiB of output kept for a sandbox, the default"},
+    {"missing_limits", CONFIG_TEXT, FIELD(missing_limits), "refuse", 0, 0,
+     "rootless: allow: start without limits that are not delegated; or refuse"},
     {"egress_max", CONFIG_TEXT, FIELD(egress_max), "public", 0, 0, "where sandboxes may go at most: none, allow, public"},
     {"egress_net", CONFIG_TEXT, FIELD(egress_net), "100.126.0.0/20", 0, 0, "addresses of sandboxes that may go out"},
     {"egress_uid", CONFIG_NUMBER, FIELD(egress_uid), "58703", 1, 0x7fffffff, "uid and gid of parley-egress"},
@@ -109,6 +114,41 @@ static bool check_sync(const char *sync, struct error *err)
     return error_set(err, ERROR_INVALID, "audit_sync: \"%.32s\" is neither batch nor always", sync);
 }
 
+static bool check_missing_limits(const char *word, struct error *err)
+{
+    if (text_equal(word, "refuse") || text_equal(word, "allow"))
+        return true;
+    return error_set(err, ERROR_INVALID, "missing_limits: \"%.32s\" is neither refuse nor allow", word);
+}
+
+static void replace(char **field, const char *text)
+{
+    free(*field);
+    *field = memory_string(text);
+}
+
+/* What an ordinary user's node has, whatever the defaults say. */
+static bool fit_rootless(struct settings *settings, struct error *err)
+{
+    if (!rootless_is_active())
+        return true;
+    if (!text_equal(settings->isolation, "namespaces"))
+        return error_set(err, ERROR_INVALID, "isolation: rootless has namespaces alone, not \"%.64s\"",
+                         settings->isolation);
+    if (text_equal(settings->storage, "btrfs"))
+        return error_set(err, ERROR_INVALID, "storage: btrfs needs root; rootless has tmpfs and folder");
+    if (settings->volume_hosts)
+        return error_set(err, ERROR_INVALID, "volume_hosts: volumes need root (idmapped mounts); rootless has none");
+    if (text_equal(settings->storage, "auto"))
+        replace(&settings->storage, "tmpfs");
+    replace(&settings->egress_max, "none");
+    replace(&settings->front_user, ""); /* a user of the host's is not one of ours */
+    settings->front_uid = ID_MAP_FRONT;
+    int64_t most = rootless_slots();
+    settings->slots_max = settings->slots_max < most || most == 0 ? settings->slots_max : most;
+    return true;
+}
+
 bool settings_load(struct settings *settings, int argc, char *const argv[], struct error *err)
 {
     AUTO_SETTINGS loaded = {0};
@@ -116,7 +156,8 @@ bool settings_load(struct settings *settings, int argc, char *const argv[], stru
         !config_check_listener(loaded.listen_host, loaded.insecure_http, err) ||
         !config_set_log_level(loaded.log_level, err) || !check_sync(loaded.audit_sync, err) ||
         !check_words(&loaded, err) || !check_egress(&loaded, err) ||
-        !check_domain(loaded.preview_domain, err) || !check_isolation(loaded.isolation, err))
+        !check_domain(loaded.preview_domain, err) || !check_isolation(loaded.isolation, err) ||
+        !check_missing_limits(loaded.missing_limits, err) || !fit_rootless(&loaded, err))
         return false;
     *settings = loaded;
     loaded = (struct settings){0};

@@ -1,5 +1,7 @@
 #include "sandboxd/launcher/slots.h"
 
+#include "sandboxd/rootless/id_map.h"
+#include "sandboxd/rootless/rootless.h"
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -14,10 +16,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LOCK_MAX_BYTES = 8192, SUBID_MAX_BYTES = 1024 * 1024, STATUS_MAX_BYTES = 65536 };
+enum { LOCK_MAX_BYTES = 8192, SUBID_MAX_BYTES = 1024 * 1024, STATUS_MAX_BYTES = 65536, OVERFLOW_UID = 65534 };
 
+_Static_assert(ID_MAP_SLOT_STEP == SLOTS_UID_COUNT, "a slot is as wide here as there");
+
+uint32_t slots_uid(uint32_t slot)
+{
+    return (rootless_is_active() ? ID_MAP_SLOT_FIRST : SLOTS_UID_FIRST) + slot * SLOTS_UID_COUNT;
+}
+
+uint32_t slots_count(void)
+{
+    return rootless_is_active() ? rootless_slots() : SLOTS_COUNT;
+}
+
+/* A user's slots are named by what they are on the host: another map of the same user's has other numbers for them. */
 static char *lock_path(const struct slots *slots, uint32_t slot)
 {
+    if (rootless_is_active() && slot < slots_count())
+        return memory_printf("%s/uid-%" PRIu32, slots->folder, rootless_outside(slots_uid(slot)));
     return memory_printf("%s/%" PRIu32, slots->folder, slot);
 }
 
@@ -80,8 +97,10 @@ static void find_busy(bool busy[static SLOTS_COUNT])
         AUTO_FREE char *text = fd_read_file(path, STATUS_MAX_BYTES, NULL, NULL);
         const char *line = text ? strstr(text, "\nUid:\t") : NULL;
         unsigned long uid = line ? strtoul(line + 6, NULL, 10) : 0;
-        if (uid >= SLOTS_UID_FIRST && uid < slots_uid(SLOTS_COUNT))
-            busy[(uid - SLOTS_UID_FIRST) / SLOTS_UID_COUNT] = true;
+        /* Whoever is not in our map is shown as the overflow uid. */
+        bool is_shown = !rootless_is_active() || uid != OVERFLOW_UID;
+        if (is_shown && uid >= slots_uid(0) && uid < slots_uid(SLOTS_COUNT))
+            busy[(uid - slots_uid(0)) / SLOTS_UID_COUNT] = true;
     }
     if (folder)
         closedir(folder);
@@ -114,8 +133,12 @@ bool slots_start(struct slots *slots, const char *folder, const char *state, con
     if (chmod(folder, 0700) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "chmod %s", folder);
     *slots = (struct slots){.folder = memory_string(folder), .state = memory_string(state)};
-    block_of_file(slots, etc, "subuid");
-    block_of_file(slots, etc, "subgid");
+    for (uint32_t slot = slots_count(); slot < SLOTS_COUNT; slot++)
+        slots->blocked[slot] = true;
+    if (!rootless_is_active()) {
+        block_of_file(slots, etc, "subuid");
+        block_of_file(slots, etc, "subgid");
+    }
     remove_abandoned(slots);
     return true;
 }
@@ -164,7 +187,8 @@ bool slots_take(struct slots *slots, const char *id, uint32_t *slot, struct erro
         *slot = here;
         return true;
     }
-    return error_set(err, ERROR_NO_CAPACITY, "all %d uid ranges of this machine are in use", SLOTS_COUNT);
+    return error_set(err, ERROR_NO_CAPACITY, "all %" PRIu32 " uid ranges of %s are in use", slots_count(),
+                     rootless_is_active() ? "this user" : "this machine");
 }
 
 bool slots_claim(struct slots *slots, uint32_t slot, const char *id, struct error *err)

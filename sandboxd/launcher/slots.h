@@ -1,5 +1,6 @@
 /** slots.h - which host uid range each sandbox has. A slot is locked machine-wide by a file /run/parley/slots/<n>, so
- *  that two deployments never meet, and lies outside all that /etc/subuid and /etc/subgid give to others. */
+ *  that two deployments never meet, and lies outside all that /etc/subuid and /etc/subgid give to others. In a user's own
+ *  namespace (sandboxd/rootless) the slots are what they give to that user, and the locks are the user's. */
 #pragma once
 
 #include "shared/base/cleanup.h"
@@ -38,7 +39,8 @@ void slots_release(struct slots *slots, uint32_t slot);
 /** Frees every slot of this state folder that is not held now; returns how many. */
 size_t slots_release_stale(struct slots *slots);
 
-static inline uint32_t slots_uid(uint32_t slot)
-{
-    return SLOTS_UID_FIRST + slot * SLOTS_UID_COUNT;
-}
+/** The uid of 0 inside, as this process's user namespace has it. */
+uint32_t slots_uid(uint32_t slot) MUST_USE;
+
+/** How many there may be here, at most SLOTS_COUNT. */
+uint32_t slots_count(void) MUST_USE;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -43,7 +44,7 @@ static _Noreturn void make(unsigned room, int home)
 }
 
 /* Nothing of the launcher's stays here but the socket. */
-static _Noreturn void become_maker(int socket, unsigned count, pid_t launcher)
+static _Noreturn void become_maker(int socket, unsigned count, bool is_astray, pid_t launcher)
 {
     struct error ignored = {0};
     sigset_t none;
@@ -53,13 +54,13 @@ static _Noreturn void become_maker(int socket, unsigned count, pid_t launcher)
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != launcher || dup2(socket, SOCKET) < 0 || syscall(SYS_close_range, SOCKET + 1U, ~0U, 0U) < 0)
         _exit(1);
-    int home = namespace_open(&ignored);
-    if (home < 0)
+    int home = is_astray ? -1 : namespace_open(&ignored);
+    if (home < 0 && !is_astray)
         _exit(1);
     make(count, home);
 }
 
-bool maker_start(struct maker *maker, unsigned count, struct error *err)
+bool maker_start(struct maker *maker, unsigned count, bool is_astray, struct error *err)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -73,7 +74,7 @@ bool maker_start(struct maker *maker, unsigned count, struct error *err)
     if (pid < 0)
         return error_set_errno(err, ERROR_INTERNAL, "fork who makes network namespaces");
     if (pid == 0)
-        become_maker(its, count, launcher);
+        become_maker(its, count, is_astray, launcher);
     *maker = (struct maker){.pid = pid, .socket = TAKE_FD(ours)};
     return true;
 }
@@ -94,6 +95,13 @@ int maker_take(struct maker *maker)
     if (size >= 0 || why.system_errno != EAGAIN)
         maker_stop(maker);
     return -1;
+}
+
+void maker_wait(const struct maker *maker, int milliseconds)
+{
+    struct pollfd ready = {.fd = maker->socket, .events = POLLIN};
+    if (maker->pid > 0)
+        (void)poll(&ready, 1, milliseconds);
 }
 
 void maker_stop(struct maker *maker)

@@ -16,8 +16,12 @@ struct maker {
 
 #define MAKER_NONE ((struct maker){.socket = -1})
 
-/** Starts it: it keeps `count` ready. By a process of one thread. */
-bool maker_start(struct maker *maker, unsigned count, struct error *err) MUST_USE;
+/** Starts it: it keeps `count` ready. `is_astray`: it stays in the last one that it made, having no right to come back to
+ *  the host's. By a process of one thread. */
+bool maker_start(struct maker *maker, unsigned count, bool is_astray, struct error *err) MUST_USE;
+
+/** Until one is ready, or for so long. */
+void maker_wait(const struct maker *maker, int milliseconds);
 
 /** A namespace that is ready, the caller's; -1: there is none now, or the maker is gone (maker->pid is 0 then). Never
  *  waits. */

@@ -96,6 +96,7 @@ int namespace_make(int home, struct error *err)
     }
     AUTO_FD int made = namespace_open(err);
     bool is_ready = made >= 0 && prepare(err);
-    namespace_leave(home);
+    if (home >= 0)
+        namespace_leave(home);
     return is_ready ? TAKE_FD(made) : -1;
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 static const uint64_t SECOND = 1000000000;
+enum { MAKER_PATIENCE_MS = 2000 };
 
 /* FNV-1a, folded: two deployments of a machine do not meet. */
 static uint32_t hash_of(const char *state)
@@ -32,6 +33,7 @@ static bool read_options(struct networks *networks, const struct networks_option
     host->group = 0x40000000 | hash >> 2; /* never 0, which is everybody's; a positive number for all tools */
     host->egress_uid = options->egress_uid;
     networks->stock = options->stock;
+    networks->none_only = options->none_only;
     if (!servers_parse_net(options->net, &networks->net, err))
         return false;
     if (options->servers)
@@ -48,7 +50,7 @@ static void start_maker(struct networks *networks, uint64_t now_boot_ns)
     if (networks->maker.pid > 0 || networks->stock == 0 || is_recent)
         return;
     networks->maker_boot_ns = now_boot_ns;
-    if (!maker_start(&networks->maker, networks->stock, &why))
+    if (!maker_start(&networks->maker, networks->stock, networks->none_only, &why))
         log_warn("network", "no network namespaces are made in advance: %s", why.message);
 }
 
@@ -59,6 +61,10 @@ struct networks *networks_open(const struct networks_options *options, struct er
     networks->maker = MAKER_NONE;
     if (!read_options(networks, options, err))
         return NULL;
+    if (networks->none_only) {
+        start_maker(networks, clock_boot_ns());
+        return networks->maker.pid > 0 ? TAKE(networks) : NULL;
+    }
     networks->home = namespace_open(err);
     struct stat home = {0}; /* a machine may have several that are hosts, with one /run */
     if (networks->home >= 0 && fstat(networks->home, &home) == 0)
@@ -84,12 +90,24 @@ void networks_free(struct networks *networks)
     free(networks);
 }
 
+/* The maker alone can make one: who has no right over the host's cannot come back. */
+static int wait_for_one(struct networks *networks, struct error *err)
+{
+    maker_wait(&networks->maker, MAKER_PATIENCE_MS);
+    int ready = maker_take(&networks->maker);
+    if (ready < 0)
+        error_set(err, ERROR_INTERNAL, "no network namespace could be made within %d ms", (int)MAKER_PATIENCE_MS);
+    return ready;
+}
+
 int networks_take(struct networks *networks, struct error *err)
 {
     int ready = maker_take(&networks->maker);
     if (ready >= 0)
         return ready;
     start_maker(networks, clock_boot_ns());
+    if (networks->none_only)
+        return wait_for_one(networks, err);
     return namespace_make(networks->home, err);
 }
 
@@ -145,6 +163,8 @@ bool networks_clear_host(struct networks *networks, struct error *err)
 {
     struct text commands = {0};
     bool is_there = false;
+    if (networks->none_only)
+        return true;
     if (!netlink_has_group(networks->netlink, networks->host.group, &is_there, err))
         return false;
     if (is_there)

@@ -27,6 +27,7 @@ struct networks_options {
     const char *resolv_conf;   /* "/etc/resolv.conf" */
     const char *shared_folder; /* of all deployments of the machine: "/run/parley" */
     uint32_t egress_uid;
+    bool none_only; /* an ordinary user's: nothing of the host's network is ours, no way out can be made */
     uint32_t stock; /* namespaces kept ready by a process of their own; 0: each is made when it is needed */
 };
 

@@ -12,7 +12,8 @@ struct networks {
     struct rules_host host;
     uint32_t net; /* address of slot 0, host order */
     char *forwarding_file;
-    int home; /* the host's namespace */
+    bool none_only;
+    int home; /* the host's namespace; -1 when it is none of ours */
     struct netlink *netlink;
     struct nft *nft; /* the host's */
     struct maker maker;

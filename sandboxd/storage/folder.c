@@ -21,6 +21,12 @@ static int open_area(const struct storage_area *area, struct error *err)
     return fd;
 }
 
+/* What is 0 inside, on disk. */
+static uint32_t first_id(const struct storage *storage, const struct storage_area *area)
+{
+    return storage->has_slot_ids ? area->uid_base : 0;
+}
+
 static bool area_make(struct storage *storage, struct storage_area *area, uint64_t disk_bytes, struct error *err)
 {
     (void)disk_bytes;
@@ -30,7 +36,7 @@ static bool area_make(struct storage *storage, struct storage_area *area, uint64
         return error_set_errno(err, errno == ENOSPC || errno == EDQUOT ? ERROR_DISK_FULL : ERROR_INTERNAL, "make %s",
                                area->path);
     AUTO_FD int fd = open_area(area, err);
-    return fd >= 0 && storage_make_layers(fd, 0, err);
+    return fd >= 0 && storage_make_layers(fd, first_id(storage, area), err);
 }
 
 static bool area_restore(struct storage *storage, struct storage_area *area, uint64_t disk_bytes, const char *snapshot,
@@ -39,7 +45,7 @@ static bool area_restore(struct storage *storage, struct storage_area *area, uin
     if (!area_make(storage, area, disk_bytes, err))
         return false;
     AUTO_FD int fd = open_area(area, err);
-    return fd >= 0 && plain_restore(storage, snapshot, fd, 0, job, err);
+    return fd >= 0 && plain_restore(storage, snapshot, fd, first_id(storage, area), job, err);
 }
 
 static bool area_adopt(struct storage *storage, struct storage_area *area, int init_pidfd, uint64_t device,
@@ -77,7 +83,7 @@ static bool snapshot_take(struct storage *storage, const struct storage_area *ar
                           struct storage_job **job, struct error *err)
 {
     AUTO_FD int fd = open_area(area, err);
-    return fd >= 0 && plain_snapshot_take(storage, fd, 0, name, job, err);
+    return fd >= 0 && plain_snapshot_take(storage, fd, first_id(storage, area), name, job, err);
 }
 
 const struct storage_driver storage_folder = {

@@ -148,6 +148,7 @@ struct storage *storage_open(const struct storage_options *options, struct error
         error_set_errno(err, ERROR_INTERNAL, "chmod %s", storage->top);
         return NULL;
     }
+    storage->has_slot_ids = options->has_slot_ids;
     if (!choose(storage, options, err))
         return NULL;
     sweep(storage, "snapshots");
@@ -322,6 +323,8 @@ bool storage_volume_open(struct storage *storage, const char *name, uint64_t byt
     char found[STORAGE_PATH_BYTES];
     if (!check_name("volume", name, err) || !storage_path(storage, "volumes", name, found, err))
         return false;
+    if (storage->has_slot_ids)
+        return error_set(err, ERROR_INVALID, "volumes need idmapped mounts, which this node has no right to make");
     if (!is_there(storage, "volumes", name) && !storage->driver->volume_make(storage, found, bytes, err))
         return false;
     memcpy(path, found, sizeof found);

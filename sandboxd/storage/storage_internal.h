@@ -42,6 +42,7 @@ extern const struct storage_driver storage_btrfs, storage_tmpfs, storage_folder;
 struct storage {
     const struct storage_driver *driver;
     char top[STORAGE_PATH_BYTES], base[STORAGE_PATH_BYTES];
+    bool has_slot_ids;
     struct btrfs_pool *pool;     /* btrfs */
     struct storage_job *dying;   /* cancelled, but their children have not died yet */
     uint64_t bury_at;            /* boot ns: when these are looked after; 0 none */

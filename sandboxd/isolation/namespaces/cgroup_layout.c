@@ -210,6 +210,69 @@ static bool choose(const char *name, const struct findings *found, struct cgroup
     return true;
 }
 
+/* --- an ordinary user's choice --- */
+
+static bool refuse_undelegated(const char *wanted, const char *folder, struct error *err)
+{
+    return error_set(err, ERROR_FORBIDDEN,
+                     "the %s cgroup %.80s is not yours: start with systemd-run --user --scope -p Delegate=yes, or have "
+                     "it chowned (README); missing_limits allow goes without memory, pids or cpu",
+                     wanted, folder);
+}
+
+/* By who we are here: root of a user namespace may write what is its user's. */
+static bool is_ours(const char *folder)
+{
+    AUTO_FREE char *procs = memory_printf("%s/cgroup.procs", folder);
+    return access(folder, W_OK | X_OK) == 0 && access(procs, W_OK) == 0;
+}
+
+static bool choose_controller(int controller, const char *name, bool may_miss, const struct findings *found,
+                              struct cgroup_layout *layout, struct error *err)
+{
+    const char *wanted = CGROUP_CONTROLLER_NAMES[controller];
+    const char *v1 = found->own_v1[controller];
+    AUTO_FREE char *controllers = read_in(found->own_unified, "cgroup.controllers");
+    if (v1[0] && is_ours(v1))
+        return text_format(layout->v1[controller], CGROUP_PATH_BYTES, "%s/%s", v1, name) ||
+               error_set(err, ERROR_TOO_LARGE, "the path of the %s cgroup is too long", wanted);
+    if (!v1[0] && controllers && has_word(controllers, wanted, " \n"))
+        return true;
+    layout->is_missing[controller] = true;
+    return may_miss || refuse_undelegated(wanted, v1[0] ? v1 : found->own_unified, err);
+}
+
+bool cgroup_layout_find_delegated(const char *root, const char *name, bool may_miss, struct cgroup_layout *layout,
+                                  struct error *err)
+{
+    struct findings found = {0};
+    struct cgroup_layout chosen = {.is_delegated = true};
+    if (!read_findings(root, &found, &chosen, err))
+        return false;
+    if (!is_ours(found.own_unified))
+        return refuse_undelegated("v2", found.own_unified, err);
+    for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
+        if (!choose_controller(i, name, may_miss, &found, &chosen, err))
+            return false;
+    }
+    if (!text_copy(chosen.parent, CGROUP_PATH_BYTES, found.own_unified) ||
+        !text_format(chosen.unified, CGROUP_PATH_BYTES, "%s/%s", found.own_unified, name))
+        return error_set(err, ERROR_TOO_LARGE, "the path of the own cgroup is too long");
+    *layout = chosen;
+    return true;
+}
+
+void cgroup_layout_name_missing(const struct cgroup_layout *layout, char *names, size_t size)
+{
+    size_t length = 0;
+    names[0] = '\0';
+    for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
+        if (layout->is_missing[i] && text_format(names + length, size - length, "%s%s", length ? ", " : "",
+                                                 CGROUP_CONTROLLER_NAMES[i]))
+            length = strlen(names);
+    }
+}
+
 bool cgroup_layout_find(const char *root, const char *name, struct cgroup_layout *layout, struct error *err)
 {
     struct findings found = {0};
@@ -246,7 +309,7 @@ static bool enable(const struct cgroup_layout *layout, const char *folder)
     for (int i = 0; now && i < CGROUP_CONTROLLERS; i++) {
         const char *name = CGROUP_CONTROLLER_NAMES[i];
         size_t length = strlen(wanted);
-        if (!layout->v1[i][0] && !has_word(now, name, " \n") &&
+        if (!layout->v1[i][0] && !layout->is_missing[i] && !has_word(now, name, " \n") &&
             !text_format(wanted + length, sizeof wanted - length, "%s+%s", length ? " " : "", name))
             return false;
     }
@@ -260,12 +323,23 @@ static bool make_folder(const char *path, struct error *err)
     return error_set_errno(err, ERROR_INTERNAL, "make cgroup %s", path);
 }
 
+/* A user's scope holds who started us, too: `parley up`, the negotiator. Who comes or goes meanwhile fails enabling. */
+static void move_all(const char *from, const char *to)
+{
+    AUTO_FREE char *members = read_in(from, "cgroup.procs");
+    char *rest = NULL;
+    for (char *pid = members ? strtok_r(members, "\n", &rest) : NULL; pid; pid = strtok_r(NULL, "\n", &rest))
+        (void)write_in(to, "cgroup.procs", pid);
+}
+
 /* "No internal processes" (cgroups(7)): the parent cannot hold us and give its controllers to children. */
 static bool step_aside(const struct cgroup_layout *layout, struct error *err)
 {
     AUTO_FREE char *daemon = memory_printf("%s/daemon", layout->parent);
     if (!make_folder(daemon, err))
         return false;
+    if (layout->is_delegated)
+        move_all(layout->parent, daemon);
     return write_in(daemon, "cgroup.procs", "0") || error_set_errno(err, ERROR_INTERNAL, "move to cgroup %s", daemon);
 }
 
@@ -336,6 +410,8 @@ bool cgroup_layout_favor_moves(const struct cgroup_layout *layout, struct error 
 
 /* --- for the next launcher --- */
 
+static const char MISSING[] = "missing";
+
 bool cgroup_layout_save(const struct cgroup_layout *layout, const char *file, struct error *err)
 {
     char boot[CLOCK_BOOT_ID_BYTES];
@@ -344,7 +420,7 @@ bool cgroup_layout_save(const struct cgroup_layout *layout, const char *file, st
     text_append_format(&all, "%s\n%s\n%s\n%s\n%s\n", boot, layout->mount, layout->options, layout->parent,
                        layout->unified);
     for (int i = 0; i < CGROUP_CONTROLLERS; i++)
-        text_append_format(&all, "%s\n", layout->v1[i]);
+        text_append_format(&all, "%s\n", layout->is_missing[i] ? MISSING : layout->v1[i]);
     return fd_write_file(file, 0600, all.data, all.length, err);
 }
 
@@ -377,8 +453,13 @@ bool cgroup_layout_load(struct cgroup_layout *layout, const char *file)
     bool whole = take_line(&at, boot_then, sizeof boot_then) && take_line(&at, read.mount, CGROUP_PATH_BYTES) &&
                  take_line(&at, read.options, CGROUP_PATH_BYTES) && take_line(&at, read.parent, CGROUP_PATH_BYTES) &&
                  take_line(&at, read.unified, CGROUP_PATH_BYTES);
-    for (int i = 0; whole && i < CGROUP_CONTROLLERS; i++)
-        whole = take_line(&at, read.v1[i], CGROUP_PATH_BYTES) && (!read.v1[i][0] || is_folder(read.v1[i]));
+    for (int i = 0; whole && i < CGROUP_CONTROLLERS; i++) {
+        whole = take_line(&at, read.v1[i], CGROUP_PATH_BYTES);
+        read.is_missing[i] = whole && strcmp(read.v1[i], MISSING) == 0;
+        if (read.is_missing[i])
+            read.v1[i][0] = '\0';
+        whole = whole && (!read.v1[i][0] || is_folder(read.v1[i]));
+    }
     if (!whole || strcmp(boot, boot_then) != 0 || !is_folder(read.unified))
         return false;
     *layout = read;

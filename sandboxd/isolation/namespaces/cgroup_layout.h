@@ -20,12 +20,23 @@ struct cgroup_layout {
     char parent[CGROUP_PATH_BYTES];  /* the v2 folder that ours is made in */
     char unified[CGROUP_PATH_BYTES]; /* ours: parent/parley-<8 hex> */
     char v1[CGROUP_CONTROLLERS][CGROUP_PATH_BYTES]; /* ours in that controller's v1 hierarchy; "" when v2 has it */
+    bool is_missing[CGROUP_CONTROLLERS]; /* nobody limits that, by the operator's word */
+    bool is_delegated;                   /* parent is a user's, with who else is in it */
 };
 
 /** Reads root/proc/self/mountinfo and root/proc/self/cgroup ("" the real ones) and chooses for each controller: v2
  * where a usable parent has it (the own cgroup when no strangers are in it, else the mount's top), else v1 below the
  * own path. Makes nothing. ERROR_NOT_FOUND names the controller that is missing and how to get it. */
 bool cgroup_layout_find(const char *root, const char *name, struct cgroup_layout *layout, struct error *err) MUST_USE;
+
+/** The same for an ordinary user: all of it lies in the own cgroups, v2 and v1, where they are this user's to write
+ *  (cgroups(7), "Delegation"). A controller that is not is ERROR_FORBIDDEN, which says how to get it, or with `may_miss`
+ *  is_missing; the v2 folder must be there. */
+bool cgroup_layout_find_delegated(const char *root, const char *name, bool may_miss, struct cgroup_layout *layout,
+                                  struct error *err) MUST_USE;
+
+/** The controllers that are missing, ", " between them; "" when none is. */
+void cgroup_layout_name_missing(const struct cgroup_layout *layout, char *names, size_t size);
 
 /** Makes our folders and enables the controllers for them, moving this process into parent/daemon where the rule "no
  *  processes in inner cgroups" demands it. Safe to repeat. */

@@ -157,7 +157,7 @@ bool cgroup_slot_control(const struct cgroup_layout *layout, uint32_t slot, stru
         char enable[VALUE_BYTES];
         snprintf(enable, sizeof enable, "+%s", CGROUP_CONTROLLER_NAMES[i]);
         struct error why = {0};
-        if (layout->v1[i][0] || write_at(top, "cgroup.subtree_control", enable, &why))
+        if (layout->v1[i][0] || layout->is_missing[i] || write_at(top, "cgroup.subtree_control", enable, &why))
             continue;
         if (why.system_errno == EBUSY)
             return error_set(err, ERROR_STARTING, "init has not left the top of its cgroups yet");
@@ -174,6 +174,8 @@ bool cgroup_slot_limit(const struct cgroup_layout *layout, uint32_t slot, const 
     /* Memory is the first: when it cannot be had, nothing was changed. */
     for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
         bool v1 = layout->v1[i][0] != '\0';
+        if (layout->is_missing[i])
+            continue;
         AUTO_FD int folder = open_slot(v1 ? layout->v1[i] : layout->unified, slot, v1 ? "" : "/run", err);
         if (folder < 0 || !limit(folder, (enum cgroup_controller)i, v1, limits, err))
             return false;

@@ -1,5 +1,6 @@
 #include "sandboxd/isolation/namespaces/cgroups.h"
 
+#include "sandboxd/isolation/namespaces/user_namespace.h"
 #include "shared/base/fd.h"
 #include "shared/base/text.h"
 
@@ -68,7 +69,25 @@ static int make_slot_folder(const char *base, uint32_t slot, struct error *err)
 
 /* --- making --- */
 
-static bool make_v1(const struct cgroup_layout *layout, uint32_t slot, struct cgroup_slot *made, struct error *err)
+/* What v1 asks of who moves a process, besides a right over the file: that it be the host's root, or the process's own
+ * user, when it opens (kernel/cgroup/cgroup-v1.c, __cgroup1_procs_write). A user's launcher is the latter by opening as
+ * the slot's root. */
+static int open_join(const struct cgroup_layout *layout, int folder, uid_t owner, struct error *err)
+{
+    struct user_namespace_owner before;
+    if (!layout->is_delegated)
+        return openat(folder, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+    if (!user_namespace_begin_owner(owner, &before, err))
+        return -1;
+    int fd = openat(folder, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+    int failed = errno;
+    user_namespace_end_owner(&before);
+    errno = failed;
+    return fd;
+}
+
+static bool make_v1(const struct cgroup_layout *layout, uint32_t slot, uid_t owner, struct cgroup_slot *made,
+                    struct error *err)
 {
     for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
         if (!layout->v1[i][0])
@@ -76,7 +95,7 @@ static bool make_v1(const struct cgroup_layout *layout, uint32_t slot, struct cg
         AUTO_FD int folder = make_slot_folder(layout->v1[i], slot, err);
         if (folder < 0)
             return false;
-        int join = openat(folder, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+        int join = open_join(layout, folder, owner, err);
         if (join < 0)
             return error_set_errno(err, ERROR_INTERNAL, "open the v1 %s cgroup", CGROUP_CONTROLLER_NAMES[i]);
         made->join[made->join_count++] = join;
@@ -123,7 +142,7 @@ bool cgroup_slot_complete(const struct cgroup_layout *layout, uint32_t slot, uid
     made->run = open_folder(made->top, "run", err);
     return made->run >= 0 && write_at(made->top, "cgroup.max.depth", DEPTH_MAX, err) &&
            write_at(made->top, "cgroup.max.descendants", DESCENDANTS_MAX, err) && delegate(made, owner, err) &&
-           make_v1(layout, slot, made, err);
+           make_v1(layout, slot, owner, made, err);
 }
 
 /* --- looking --- */
@@ -147,11 +166,16 @@ bool cgroup_slot_open_stats(const struct cgroup_layout *layout, uint32_t slot, i
         {pids_v1 ? layout->v1[CGROUP_PIDS] : layout->unified, pids_v1 ? "/pids.current" : "/run/pids.current",
          O_RDONLY},
     };
+    static const enum cgroup_controller controllers[ISOLATION_STATS] = {
+        CGROUP_CONTROLLERS, CGROUP_CONTROLLERS, CGROUP_CONTROLLERS, CGROUP_CONTROLLERS, /* v2's own */
+        CGROUP_MEMORY,      CGROUP_MEMORY,      CGROUP_PIDS};
     int opened[ISOLATION_STATS];
     for (size_t i = 0; i < ISOLATION_STATS; i++) {
         char path[PATH_BYTES];
         slot_path(path, files[i].base, slot, files[i].file);
-        opened[i] = open(path, files[i].flags | O_CLOEXEC);
+        /* What nobody counts reads as nothing. */
+        bool is_missing = controllers[i] < CGROUP_CONTROLLERS && layout->is_missing[controllers[i]];
+        opened[i] = open(is_missing ? "/dev/null" : path, files[i].flags | O_CLOEXEC);
         if (opened[i] >= 0)
             continue;
         error_set_errno(err, ERROR_INTERNAL, "open cgroup file %s", path);
@@ -171,6 +195,15 @@ bool cgroup_slot_has_init(const struct cgroup_layout *layout, uint32_t slot, pid
     char expected[VALUE_BYTES];
     snprintf(expected, sizeof expected, "%d\n", (int)pid);
     return text_equal(members, expected);
+}
+
+pid_t cgroup_slot_init(const struct cgroup_layout *layout, uint32_t slot)
+{
+    char path[PATH_BYTES];
+    uint64_t pid = 0;
+    slot_path(path, layout->unified, slot, "/init/cgroup.procs");
+    AUTO_FREE char *members = fd_read_file(path, 4096, NULL, NULL);
+    return members && text_parse_u64(members, strcspn(members, "\n"), INT32_MAX, &pid) ? (pid_t)pid : 0;
 }
 
 size_t cgroup_slot_list(const struct cgroup_layout *layout, uint32_t *slots, size_t max)

@@ -45,6 +45,9 @@ bool cgroup_slot_open_stats(const struct cgroup_layout *layout, uint32_t slot, i
 /** Whether `pid` is in the slot's `init`. */
 bool cgroup_slot_has_init(const struct cgroup_layout *layout, uint32_t slot, pid_t pid) MUST_USE;
 
+/** The pid of the slot's init; 0 when there is none. */
+pid_t cgroup_slot_init(const struct cgroup_layout *layout, uint32_t slot) MUST_USE;
+
 bool cgroup_slot_kill(const struct cgroup_layout *layout, uint32_t slot, struct error *err) MUST_USE;
 bool cgroup_slot_remove(const struct cgroup_layout *layout, uint32_t slot, struct error *err) MUST_USE;
 size_t cgroup_slot_list(const struct cgroup_layout *layout, uint32_t *slots, size_t max);

@@ -13,7 +13,7 @@ static const char SHM_OPTIONS[] = "size=64k,nr_inodes=8,mode=1777";
 bool devices_make(struct error *err)
 {
     /* A mount of the launcher's: its flags are locked for whoever is inside. */
-    if (mount(STAGE_DEV, DEV, NULL, MS_BIND, NULL) < 0)
+    if (mount(STAGE_DEV, DEV, NULL, MS_BIND | MS_REC, NULL) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "bind /dev");
     if (mount("devpts", DEV "/pts", "devpts", MS_NOSUID | MS_NOEXEC, PTS_OPTIONS) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "mount /dev/pts");

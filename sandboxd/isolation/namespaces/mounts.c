@@ -19,12 +19,18 @@ int mounts_open(const char *path, int user_namespace, enum mounts_use use, struc
         error_set_errno(err, ERROR_INTERNAL, "open_tree %s", path);
         return -1;
     }
-    struct mount_attr attributes = {.attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
-                                    .userns_fd = (unsigned)user_namespace};
+    struct mount_attr attributes = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
+    if (user_namespace >= 0) {
+        attributes.attr_set |= MOUNT_ATTR_IDMAP;
+        attributes.userns_fd = (unsigned)user_namespace;
+    }
     if (use == MOUNTS_READ_ONLY)
         attributes.attr_set |= MOUNT_ATTR_RDONLY;
     if (mount_setattr(tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes) < 0) {
-        error_set_errno(err, ERROR_INTERNAL, "idmap the mount of %s (its file system must allow it)", path);
+        error_set_errno(err, ERROR_INTERNAL, user_namespace >= 0
+                            ? "idmap the mount of %s (its file system must allow it)"
+                            : "make a copy of the mount of %s harmless",
+                        path);
         return -1;
     }
     return TAKE_FD(tree);
@@ -83,6 +89,8 @@ bool mounts_make_root(const struct mounts_layers *layers, struct error *err)
                        "/root/work,userxattr",
                        err))
         return false;
+    if (layers->usr >= 0 && layers->is_usr_bare)
+        return attach(layers->usr, STAGE_NEW "/usr", err);
     return layers->usr < 0 ||
            (attach(layers->usr, STAGE_USR, err) && mount_overlay(STAGE_NEW "/usr",
                                                                  "lowerdir=" STAGE_USR ",upperdir=" STAGE_AREA

@@ -7,8 +7,8 @@
 /* What a detached copy is for; all are nosuid and nodev. */
 enum mounts_use { MOUNTS_READ_ONLY, MOUNTS_WRITABLE };
 
-/** Parent's half: a detached copy of the mount at `path` (that folder alone), idmapped by `user_namespace`, for the
- *  child or init to attach; -1 on failure. */
+/** Parent's half: a detached copy of the mount at `path` (that folder alone), idmapped by `user_namespace` (-1: not; its
+ *  ids are as they are), for the child or init to attach; -1 on failure. */
 int mounts_open(const char *path, int user_namespace, enum mounts_use use, struct error *err) MUST_USE;
 
 /** Child's half: nothing that is mounted here from now on reaches the host. */
@@ -17,6 +17,7 @@ bool mounts_detach_propagation(struct error *err) MUST_USE;
 /** The detached mounts that a root is made of. */
 struct mounts_layers {
     int root, usr; /* read-only; usr -1: root has its own */
+    bool is_usr_bare; /* nothing is written over it: whose ids are unknown here could not be copied up */
     int area;      /* where it writes: root/upper, root/work, usr/upper, usr/work */
 };
 

@@ -9,6 +9,7 @@
 #include "sandboxd/isolation/namespaces/stage.h"
 #include "sandboxd/isolation/namespaces/volumes.h"
 #include "sandboxd/launcher_init/launcher_init.h"
+#include "sandboxd/rootless/rootless.h"
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -17,6 +18,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,6 +30,8 @@ static struct {
     struct stage stage;
     int seccomp;
     uint64_t covers; /* of /proc */
+    bool missing_limits_allowed;
+    char *own_templates; /* mounted there, for want of idmapping those of the disk; NULL: not */
 } host = {.seccomp = -1, .stage = STAGE_NONE_INIT};
 
 /* "parley-<8 hex>": two deployments on one machine do not meet. FNV-1a, folded. */
@@ -39,6 +43,13 @@ static void name_subtree(const char *state_folder, char name[static 16])
     snprintf(name, 16, "parley-%08" PRIx32, (uint32_t)(hash ^ hash >> 32));
 }
 
+static bool find_layout(const char *name, struct error *err)
+{
+    return rootless_is_active()
+               ? cgroup_layout_find_delegated("", name, host.missing_limits_allowed, &host.layout, err)
+               : cgroup_layout_find("", name, &host.layout, err);
+}
+
 static bool start_cgroups(const char *state_folder, struct error *err)
 {
     char name[16];
@@ -46,7 +57,7 @@ static bool start_cgroups(const char *state_folder, struct error *err)
     AUTO_FREE char *file = memory_printf("%s/sandboxd/cgroups", state_folder);
     /* A later launcher may run in another cgroup than the first, but what lives is where it was made. */
     if (!cgroup_layout_load(&host.layout, file) &&
-        (!cgroup_layout_find("", name, &host.layout, err) || !cgroup_layout_save(&host.layout, file, err)))
+        (!find_layout(name, err) || !cgroup_layout_save(&host.layout, file, err)))
         return false;
     if (!cgroup_layout_make(&host.layout, err))
         return false;
@@ -61,9 +72,18 @@ static bool start_stage(const char *state_folder, struct error *err)
         return true;
     AUTO_FREE char *path = memory_printf("%s/sandboxd/stage", state_folder);
     host.covers = proc_find_covers();
-    if (!stage_make(path, &host.stage, err))
+    if (!stage_make(path, rootless_is_active(), &host.stage, err))
         return false;
     host.stage_path = TAKE(path);
+    return true;
+}
+
+/* A file system of the host's can be idmapped by its root alone, one of this user namespace's by us. */
+static bool mount_templates(const char *path, struct error *err)
+{
+    if (mount("parley", path, "tmpfs", MS_NOSUID | MS_NODEV, "size=256m,mode=0700") < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "mount a tmpfs at %s", path);
+    host.own_templates = memory_string(path);
     return true;
 }
 
@@ -71,7 +91,7 @@ static bool start(const char *state_folder, struct error *err)
 {
     if (geteuid() != 0)
         return error_set(err, ERROR_FORBIDDEN,
-                         "sandboxd must be started as root for now (sudo parley-sandboxd ...); rootless comes later");
+                         "the launcher must be root, of the host or of a user namespace (sandboxd/rootless)");
     char *real = realpath(state_folder, NULL);
     AUTO_FREE char *state = real;
     if (real == NULL)
@@ -79,6 +99,8 @@ static bool start(const char *state_folder, struct error *err)
     AUTO_FREE char *templates = memory_printf("%s/sandboxd/templates", state);
     AUTO_FREE char *base = memory_printf("%s/base", templates);
     if (!fd_make_folders(templates, 0700, err) || !start_cgroups(state, err))
+        return false;
+    if (rootless_is_active() && !host.own_templates && !mount_templates(templates, err))
         return false;
     /* A skeleton has folders that all may write to, and its /tmp is every sandbox's. */
     if (chmod(templates, 0700) < 0)
@@ -108,8 +130,11 @@ static bool begin(const struct isolation_plan *plan, struct isolation_sandbox *m
 {
     struct error why = {0};
     AUTO_CGROUP_SLOT slot = CGROUP_SLOT_NONE;
-    const struct recipe_host all = {
-        .layout = &host.layout, .seccomp = host.seccomp, .stage = &host.stage, .covers = host.covers};
+    const struct recipe_host all = {.layout = &host.layout,
+                                    .seccomp = host.seccomp,
+                                    .stage = &host.stage,
+                                    .covers = host.covers,
+                                    .is_rootless = rootless_is_active()};
     bool mine = cgroup_slot_make(&host.layout, plan->slot, plan->uid_base, &slot, &why);
     if (mine && recipe_begin(&all, &slot, plan, made, &why)) {
         /* Now, while the child works; where that is too soon, is_warm or become will. */
@@ -210,6 +235,18 @@ static size_t list(uint32_t *slots, size_t max)
     return cgroup_slot_list(&host.layout, slots, max);
 }
 
+void isolation_allow_missing_limits(bool is_allowed)
+{
+    host.missing_limits_allowed = is_allowed;
+}
+
+void isolation_describe(char *detail, size_t size)
+{
+    char names[64];
+    cgroup_layout_name_missing(&host.layout, names, sizeof names);
+    snprintf(detail, size, "%s%s%s", rootless_is_active() ? "rootless" : "", names[0] ? "; no limit of " : "", names);
+}
+
 static void stop(void)
 {
     if (host.layout.unified[0])
@@ -218,6 +255,10 @@ static void stop(void)
         close(host.seccomp);
     if (host.stage_path)
         stage_remove(&host.stage, host.stage_path);
+    if (host.own_templates)
+        (void)umount2(host.own_templates, MNT_DETACH);
+    free(host.own_templates);
+    host.own_templates = NULL;
     free(host.stage_path);
     host.stage_path = NULL;
     host.layout = (struct cgroup_layout){0};

@@ -4,6 +4,8 @@
 #include "sandboxd/isolation/namespaces/mounts.h"
 #include "sandboxd/isolation/namespaces/seccomp.h"
 #include "sandboxd/isolation/namespaces/user_namespace.h"
+#include "sandboxd/rootless/id_map.h"
+#include "sandboxd/rootless/rootless.h"
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -83,7 +85,8 @@ static int attempt(unsigned long flags, work_function *work, const char *lower)
     if (pid > 0 && read(end, &byte, 1) == 1) {
         AUTO_FD int namespace_fd = user_namespace_open(pid, NULL);
         AUTO_FD int tree = -1;
-        failed = user_namespace_map(pid, (uint32_t)PROBE_UID, NULL) ? 0 : errno;
+        uint32_t base = rootless_is_active() ? (uint32_t)ID_MAP_SLOT_FIRST : (uint32_t)PROBE_UID;
+        failed = user_namespace_map(pid, base, NULL) ? 0 : errno;
         if (!failed && lower) {
             tree = mounts_open(lower, namespace_fd, MOUNTS_READ_ONLY, NULL);
             failed = tree < 0 ? errno : 0;
@@ -150,12 +153,27 @@ static void probe_namespaces(struct report *report)
         tell_attempt(report, ROWS[i].name, attempt(ROWS[i].flag, NULL, NULL), ROWS[i].in_force, ROWS[i].how);
 }
 
+/* A tmpfs of this user namespace's, in a mount namespace of this process. */
+static int attempt_own_idmap(void)
+{
+    if (syscall(SYS_unshare, CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ||
+        mount("parley", MOUNTS_STAGE, "tmpfs", 0, "size=64k,mode=0755") < 0)
+        return errno;
+    return attempt(CLONE_NEWNS, NULL, MOUNTS_STAGE);
+}
+
 static void probe_files(struct report *report)
 {
     tell_attempt(report, "overlay in a user namespace", attempt(CLONE_NEWNS, mount_overlay, NULL),
                  "writable layer over read-only files", "needs Linux 5.11 and the overlay module (modprobe overlay)");
     tell_attempt(report, "fresh /proc", attempt(CLONE_NEWNS | CLONE_NEWPID, mount_proc, NULL), "own processes only",
                  "the host's /proc is covered in part (a container's?): start sandboxd where /proc is whole");
+    if (rootless_is_active()) {
+        tell_attempt(report, "idmapped mounts", attempt_own_idmap(),
+                     "of memory alone: /usr is the host's, read-only; template base alone, no volumes",
+                     "needs Linux 6.3 (idmapped tmpfs)");
+        return;
+    }
     tell_attempt(report, "idmapped mounts", attempt(CLONE_NEWNS, NULL, "/usr"), "/usr of the host, read-only",
                  "needs Linux 5.12 and a file system of /usr that allows it (ext4, xfs, btrfs)");
 }
@@ -179,7 +197,9 @@ static void probe_cgroups(struct report *report)
 {
     struct cgroup_layout layout;
     struct error err = {0};
-    if (!cgroup_layout_find("", "parley-probe", &layout, &err)) {
+    bool is_found = rootless_is_active() ? cgroup_layout_find_delegated("", "parley-probe", true, &layout, &err)
+                                         : cgroup_layout_find("", "parley-probe", &layout, &err);
+    if (!is_found) {
         tell(report, "cgroups", false, "%.180s", err.message);
         return;
     }
@@ -188,11 +208,22 @@ static void probe_cgroups(struct report *report)
         char name[32];
         snprintf(name, sizeof name, "%s limit", CGROUP_CONTROLLER_NAMES[i]);
         bool v1 = layout.v1[i][0] != '\0';
+        if (layout.is_missing[i]) {
+            tell(report, name, false, "NOT limited: not delegated to this user (systemd: Delegate=%s); a start goes "
+                 "without it by missing_limits allow", CGROUP_CONTROLLER_NAMES[i]);
+            continue;
+        }
         tell(report, name, true, "cgroup %s, below %.150s", v1 ? "v1" : "v2", v1 ? layout.v1[i] : layout.parent);
     }
     /* Not a wall but the price of one; start sets it where the kernel has it (Linux 6.0). */
     struct utsname kernel;
     bool set = strstr(layout.options, "favordynmods") != NULL;
+    if (rootless_is_active()) {
+        tell(report, "fast cgroup moves", true, "%s",
+             set ? "favordynmods is set on the cgroup2 hierarchy"
+                 : "root's to set (favordynmods); each join of a cgroup takes some 7 ms");
+        return;
+    }
     bool settable = uname(&kernel) == 0 && strtoul(kernel.release, NULL, 10) >= 6;
     tell(report, "fast cgroup moves", set || settable, "%s",
          set        ? "favordynmods is set on the cgroup2 hierarchy"
@@ -215,15 +246,28 @@ static void probe_seccomp(struct report *report)
     tell(report, "landlock", abi > 0, abi > 0 ? "ABI %ld, for sandboxd's own front" : "needs lsm=landlock (%ld)", abi);
 }
 
+static void tell_rights(struct report *report)
+{
+    char detail[160];
+    bool root = geteuid() == 0;
+    if (rootless_is_active()) {
+        rootless_describe(detail, sizeof detail);
+        tell(report, "rights", true, "%s", detail);
+        tell(report, "uid slots", rootless_slots() > 0, "%u, of /etc/subuid and /etc/subgid", rootless_slots());
+        return;
+    }
+    tell(report, "rights", root, root ? "root" : "not root: sudo parley-sandboxd ..., or rootless (see there)");
+    AUTO_FREE char *map = fd_read_file("/proc/self/uid_map", 4096, NULL, NULL);
+    bool whole = map && strstr(map, "4294967295");
+    tell(report, "uid slots", whole,
+         whole ? "4,000 ranges of 65,536 from 1879048192" : "this user namespace does not map them: start on the host");
+}
+
 size_t probe_layers(struct isolation_layer layers[ISOLATION_LAYERS_MAX])
 {
     struct report report = {.layers = layers};
     bool root = geteuid() == 0;
-    tell(&report, "rights", root, root ? "root" : "not root: sudo parley-sandboxd ... (rootless comes later)");
-    AUTO_FREE char *map = fd_read_file("/proc/self/uid_map", 4096, NULL, NULL);
-    bool whole = map && strstr(map, "4294967295");
-    tell(&report, "uid slots", whole,
-         whole ? "4,000 ranges of 65,536 from 1879048192" : "this user namespace does not map them: start on the host");
+    tell_rights(&report);
     if (root) {
         probe_namespaces(&report);
         probe_files(&report);

@@ -1,5 +1,6 @@
 #include "sandboxd/isolation/namespaces/recipe.h"
 
+#include "sandboxd/isolation/namespaces/apart.h"
 #include "sandboxd/isolation/namespaces/mounts.h"
 #include "sandboxd/isolation/namespaces/network.h"
 #include "sandboxd/isolation/namespaces/recipe_child.h"
@@ -89,6 +90,18 @@ static void drop(int *fd)
     *fd = -1;
 }
 
+/* A network namespace that is the host's one cannot be come back to without the host's rights. */
+static bool clone_apart(struct birth *birth, struct clone_args *arguments, const struct recipe_child *child,
+                        struct error *err)
+{
+    pid_t pid = apart_clone(arguments, child, err);
+    if (pid <= 0)
+        return false;
+    birth->pid = pid;
+    drop(&birth->control[1]);
+    return true;
+}
+
 static bool clone_child(struct birth *birth, const struct cgroup_slot *slot, const struct recipe_child *child,
                         struct error *err)
 {
@@ -98,6 +111,8 @@ static bool clone_child(struct birth *birth, const struct cgroup_slot *slot, con
                                    .cgroup = (unsigned)slot->top};
     struct user_namespace_owner before;
     int home = -1;
+    if (child->host->is_rootless)
+        return clone_apart(birth, &arguments, child, err);
     if (!network_visit(child->plan->network, &home, err))
         return false;
     if (!user_namespace_begin_owner(child->plan->uid_base, &before, err)) {
@@ -144,13 +159,14 @@ static bool provide_layers(struct birth *birth, const struct recipe_host *host, 
     AUTO_FD int user_namespace = user_namespace_open(birth->pid, err);
     if (user_namespace < 0)
         return false;
+    const int of_host = host->is_rootless ? -1 : user_namespace; /* the template's is ours in any case */
     AUTO_FD int root = mounts_open(plan->lower_root, user_namespace, MOUNTS_READ_ONLY, err);
     AUTO_FD int area = -1;
     if (root >= 0 && plan->area_path)
-        area = mounts_open(plan->area_path, user_namespace, MOUNTS_WRITABLE, err);
+        area = mounts_open(plan->area_path, of_host, MOUNTS_WRITABLE, err);
     AUTO_FD int usr = -1;
     if (root >= 0 && plan->lower_usr)
-        usr = mounts_open(plan->lower_usr, user_namespace, MOUNTS_READ_ONLY, err);
+        usr = mounts_open(plan->lower_usr, of_host, MOUNTS_READ_ONLY, err);
     if (root < 0 || (plan->area_path && area < 0) || (plan->lower_usr && usr < 0))
         return false;
     const int layers[] = {root, plan->area_path ? area : plan->area_mount, usr};

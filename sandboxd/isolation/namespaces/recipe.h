@@ -10,6 +10,7 @@ struct recipe_host {
     const struct cgroup_layout *layout;
     int seccomp;     /* the filter's memfd */
     uint64_t covers; /* see proc.h */
+    bool is_rootless; /* what is not ours is neither idmapped nor, for want of that, written over */
     const struct stage *stage;
 };
 

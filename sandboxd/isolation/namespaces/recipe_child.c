@@ -101,7 +101,8 @@ static bool make_root(const struct recipe_child *child, struct error *err)
     size_t count = receive(fds, 2, err);
     if (count == 0 || !user_namespace_become_root(err))
         return false;
-    const struct mounts_layers layers = {.root = fds[0], .area = fds[1], .usr = count > 2 ? fds[2] : -1};
+    const struct mounts_layers layers = {.root = fds[0], .area = fds[1], .usr = count > 2 ? fds[2] : -1,
+                                         .is_usr_bare = child->host->is_rootless};
     if (!mounts_make_root(&layers, err) || (!child->plan->area_path && !keep_area(layers.area, err)))
         return false;
     for (size_t i = 0; i < count; i++) {
@@ -126,7 +127,7 @@ static bool take_rest(size_t *joins, struct error *err)
 
 static bool build(const struct recipe_child *child, size_t *joins, struct error *err)
 {
-    return make_root(child, err) && process_attributes_reset(err) && stage_enter_slot(child->plan->slot, err) &&
+    return make_root(child, err) && process_attributes_reset(err) && stage_enter_slot(child->host->stage, child->plan->slot, err) &&
            proc_make(child->host->covers, err) && devices_make(err) && mounts_pivot(err) && take_rest(joins, err);
 }
 

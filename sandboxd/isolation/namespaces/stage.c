@@ -1,6 +1,7 @@
 #include "sandboxd/isolation/namespaces/stage.h"
 
 #include "shared/base/fd.h"
+#include "shared/base/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,8 @@
 
 enum { SLOT_PATH_BYTES = 32 };
 
-static const char *const FOLDERS[] = {STAGE_ROOT, STAGE_USR, STAGE_AREA, STAGE_NEW, STAGE_SLOTS, STAGE_OWN};
+static const char *const FOLDERS[] = {STAGE_ROOT, STAGE_USR,   STAGE_AREA, STAGE_NEW,
+                                      STAGE_SLOTS, STAGE_OWN, STAGE_DEVICES};
 
 /* --- of a slot: names below its folder --- */
 
@@ -45,14 +47,22 @@ static bool make_folders(int at, const char *const *folders, size_t count, struc
     return true;
 }
 
-static bool fill_slot(int slot, struct error *err)
+/* A node, or (`is_bound`) the empty file that one is bound over. */
+static bool make_node(int at, const struct node_row *row, bool is_bound, struct error *err)
+{
+    mode_t kind = is_bound ? S_IFREG : S_IFCHR;
+    dev_t device = is_bound ? 0 : makedev(row->major, row->minor);
+    return (mknodat(at, row->path, kind | 0666, device) == 0 && fchmodat(at, row->path, 0666, 0) == 0) ||
+           error_set_errno(err, ERROR_INTERNAL, "make %s of the stage", row->path);
+}
+
+static bool fill_slot(int slot, bool is_rootless, struct error *err)
 {
     if (!make_folders(slot, SLOT_FOLDERS, COUNT(SLOT_FOLDERS), err))
         return false;
     for (size_t i = 0; i < COUNT(NODES); i++) {
-        if (mknodat(slot, NODES[i].path, S_IFCHR | 0666, makedev(NODES[i].major, NODES[i].minor)) < 0 ||
-            fchmodat(slot, NODES[i].path, 0666, 0) < 0)
-            return error_set_errno(err, ERROR_INTERNAL, "make %s of the stage", NODES[i].path);
+        if (!make_node(slot, &NODES[i], is_rootless, err))
+            return false;
     }
     for (size_t i = 0; i < COUNT(LINKS); i++) {
         if (symlinkat(LINKS[i].to, slot, LINKS[i].path) < 0)
@@ -76,7 +86,7 @@ bool stage_make_slot(const struct stage *stage, uint32_t slot, struct error *err
     AUTO_FD int folder = openat(stage->writable, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0)
         return error_set_errno(err, ERROR_INTERNAL, "open %s of the stage", path);
-    return fill_slot(folder, err);
+    return fill_slot(folder, stage->is_rootless, err);
 }
 
 void stage_remove_slot(const struct stage *stage, uint32_t slot)
@@ -95,14 +105,48 @@ void stage_remove_slot(const struct stage *stage, uint32_t slot)
     (void)unlinkat(stage->writable, path, AT_REMOVEDIR);
 }
 
-bool stage_enter_slot(uint32_t slot, struct error *err)
+/* "dev/null" is at devices/dev/null. */
+static bool enter_nodes(struct error *err)
+{
+    char from[SLOT_PATH_BYTES];
+    char to[SLOT_PATH_BYTES];
+    for (size_t i = 0; i < COUNT(NODES); i++) {
+        snprintf(from, sizeof from, STAGE_DEVICES "/%s", NODES[i].path);
+        snprintf(to, sizeof to, STAGE_OWN "/%s", NODES[i].path);
+        if (mount(from, to, NULL, MS_BIND, NULL) < 0)
+            return error_set_errno(err, ERROR_INTERNAL, "bind %s", from);
+    }
+    return true;
+}
+
+bool stage_enter_slot(const struct stage *stage, uint32_t slot, struct error *err)
 {
     char path[SLOT_PATH_BYTES];
     name_slot(path, slot);
-    return mount(path, STAGE_OWN, NULL, MS_BIND, NULL) == 0 || error_set_errno(err, ERROR_INTERNAL, "bind %s", path);
+    if (mount(path, STAGE_OWN, NULL, MS_BIND, NULL) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "bind %s", path);
+    return !stage->is_rootless || enter_nodes(err);
 }
 
 /* --- the whole --- */
+
+/* Under devices/, once for all births: the host's own nodes, in this mount namespace alone. */
+static bool bind_devices(const char *path, const struct stage *stage, struct error *err)
+{
+    static const char *const DEV = STAGE_DEVICES "/dev";
+    if (!make_folders(stage->writable, &DEV, 1, err))
+        return false;
+    AUTO_FD int devices = openat(stage->writable, STAGE_DEVICES, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    for (size_t i = 0; i < COUNT(NODES); i++) {
+        AUTO_FREE char *from = memory_printf("/%s", NODES[i].path);
+        AUTO_FREE char *to = memory_printf("%s/" STAGE_DEVICES "/%s", path, NODES[i].path);
+        if (!make_node(devices, &NODES[i], true, err))
+            return false;
+        if (mount(from, to, NULL, MS_BIND, NULL) < 0)
+            return error_set_errno(err, ERROR_INTERNAL, "bind %s at %s", from, to);
+    }
+    return true;
+}
 
 static bool open_stage(const char *path, struct stage *stage, struct error *err)
 {
@@ -110,15 +154,17 @@ static bool open_stage(const char *path, struct stage *stage, struct error *err)
     stage->writable = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     if (stage->folder < 0 || stage->writable < 0)
         return error_set_errno(err, ERROR_INTERNAL, "open %s", path);
-    if (!make_folders(stage->writable, FOLDERS, COUNT(FOLDERS), err))
+    if (!make_folders(stage->writable, FOLDERS, COUNT(FOLDERS), err) ||
+        (stage->is_rootless && !bind_devices(path, stage, err)))
         return false;
     return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NOEXEC, NULL) == 0 ||
            error_set_errno(err, ERROR_INTERNAL, "make %s read-only", path);
 }
 
-bool stage_make(const char *path, struct stage *made, struct error *err)
+bool stage_make(const char *path, bool is_rootless, struct stage *made, struct error *err)
 {
     struct stage stage = STAGE_NONE;
+    stage.is_rootless = is_rootless;
     if (!fd_make_folders(path, 0700, err))
         return false;
     /* Folders, nodes and links take no blocks; only the launcher writes, so that inodes need no bound. */

@@ -15,6 +15,7 @@
 #define STAGE_USR     "usr"  /* the host's */
 #define STAGE_AREA    "area"
 #define STAGE_NEW     "new"                /* where the new root is built */
+#define STAGE_DEVICES "devices"            /* the host's nodes, where none can be made */
 #define STAGE_SLOTS   "slots"              /* of all, a folder each */
 #define STAGE_OWN     "own"                /* the slot's, after stage_enter_slot */
 #define STAGE_DEV     STAGE_OWN "/dev"     /* becomes /dev */
@@ -24,16 +25,17 @@
 struct stage {
     int folder;   /* O_PATH, read-only */
     int writable; /* the same by a mount that is the launcher's alone */
+    bool is_rootless; /* devices cannot be made: the host's are bound, whose inodes all sandboxes share */
 };
 
 #define STAGE_NONE_INIT                                                                                                \
     {                                                                                                                  \
-        -1, -1                                                                                                         \
+        -1, -1, false                                                                                                        \
     }
 #define STAGE_NONE ((struct stage)STAGE_NONE_INIT)
 
-/** Mounts it at `path`, a folder that it makes, in the current mount namespace. */
-bool stage_make(const char *path, struct stage *made, struct error *err) MUST_USE;
+/** Mounts it at `path`, a folder that it makes, in the current mount namespace; made->is_rootless is as said. */
+bool stage_make(const char *path, bool is_rootless, struct stage *made, struct error *err) MUST_USE;
 
 /** Makes the slot's folder anew; what a former sandbox of the slot had is not it. */
 bool stage_make_slot(const struct stage *stage, uint32_t slot, struct error *err) MUST_USE;
@@ -42,7 +44,7 @@ bool stage_make_slot(const struct stage *stage, uint32_t slot, struct error *err
 void stage_remove_slot(const struct stage *stage, uint32_t slot);
 
 /** In the child, whose working folder is the stage: the slot's folder gets its short name. */
-bool stage_enter_slot(uint32_t slot, struct error *err) MUST_USE;
+bool stage_enter_slot(const struct stage *stage, uint32_t slot, struct error *err) MUST_USE;
 
 /** Closes it and takes it away; what lives keeps its copy. */
 void stage_remove(struct stage *stage, const char *path);

@@ -1,5 +1,8 @@
 #include "sandboxd/isolation/namespaces/user_namespace.h"
 
+#include "sandboxd/rootless/id_map.h"
+#include "sandboxd/rootless/rootless.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -34,9 +37,14 @@ static bool write_line(pid_t pid, const char *file, const struct user_namespace_
     return write_map(pid, file, line, err);
 }
 
+uint32_t user_namespace_ids(void)
+{
+    return rootless_is_active() ? ID_MAP_SLOT_IDS : USER_NAMESPACE_IDS;
+}
+
 bool user_namespace_map(pid_t pid, uint32_t base, struct error *err)
 {
-    const struct user_namespace_map all = {.outside = base, .count = USER_NAMESPACE_IDS};
+    const struct user_namespace_map all = {.outside = base, .count = user_namespace_ids()};
     return write_line(pid, "uid_map", &all, err) && write_line(pid, "gid_map", &all, err);
 }
 
@@ -58,8 +66,13 @@ bool user_namespace_begin_owner(uint32_t uid, struct user_namespace_owner *befor
     if (bits < 0 || prctl(PR_SET_SECUREBITS, (unsigned long)bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "keep capabilities over a change of uid");
     *before = (struct user_namespace_owner){.uid = geteuid(), .securebits = bits, .dumpable = dumpable};
-    if (syscall(SYS_setresuid, -1, uid, -1) == 0)
+    if (syscall(SYS_setresuid, -1, uid, -1) == 0) {
+        /* A user's cgroups are its own by their uid; that root of the user namespace may all with what its user has
+         * asks for the gid, too (capabilities(7), "Interaction with user namespaces"). */
+        if (rootless_is_active())
+            (void)syscall(SYS_setfsuid, 0);
         return true;
+    }
     error_set_errno(err, ERROR_INTERNAL, "take uid %" PRIu32 " for the clone", uid);
     (void)prctl(PR_SET_SECUREBITS, (unsigned long)bits, 0, 0, 0);
     return false;
