@@ -262,7 +262,7 @@ struct answer {
     json_t *json; /* owned; NULL when the body is none */
 };
 
-static void answer_done(struct answer *answer)
+static UNUSED void answer_done(struct answer *answer)
 {
     free(answer->head);
     json_decref(answer->json);
@@ -306,7 +306,7 @@ static struct answer http_do(const char *method, const char *path, const char *h
     return answer;
 }
 
-static struct answer as(const char *key, const char *method, const char *path, const char *body)
+static UNUSED struct answer as(const char *key, const char *method, const char *path, const char *body)
 {
     AUTO_FREE char *header = memory_printf("Authorization: Bearer %s\r\n", key);
     return http_do(method, path, header, body);
