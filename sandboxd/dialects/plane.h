@@ -44,6 +44,7 @@ struct plane {
 struct caller {
     struct capability_claims claims;
     int64_t judged_ms; /* UTC: when the request's head was there */
+    bool is_guest;     /* the sandbox is served by a front of its own: guest_gate.h */
 };
 
 static inline struct plane *plane_of(const struct http_request *request)

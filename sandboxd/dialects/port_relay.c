@@ -166,6 +166,14 @@ static struct passage *new_passage(struct http_request *request, uint16_t port, 
 
 void port_relay(struct http_request *request, uint16_t port, const struct http_proxy_order *order)
 {
+    if (caller_of(request)->is_guest && port != PORTS_GUEST) {
+        struct error err = {0};
+        error_set(&err, ERROR_INVALID, "previews are not there for a sandbox with this isolation: use /ports");
+        if (order->over != NULL)
+            order->over(order->cookie);
+        http_reply_error(request, &err);
+        return;
+    }
     plane_stay(request);
     struct passage *passage = new_passage(request, port, order);
     struct loop_watch *idle = find_idle(passage, request);

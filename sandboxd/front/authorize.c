@@ -148,6 +148,7 @@ static struct caller *judge(struct http_request *request, const char *token, str
         !check_state(request, &caller->claims, &view, caller->judged_ms, err) ||
         !check_scope(request, &caller->claims, route, err))
         return NULL;
+    caller->is_guest = view.is_guest;
     registry_touch(sandboxes_registry(plane_of(request)->sandboxes), caller->claims.sandbox_id, caller->judged_ms);
     return TAKE(caller);
 }

@@ -2,6 +2,7 @@
 #include "sandboxd/front/front.h"
 
 #include "sandboxd/dialects/execute/execute.h"
+#include "sandboxd/dialects/guest_gate.h"
 #include "sandboxd/dialects/native/files/files.h"
 #include "sandboxd/dialects/native/kernels/kernels_routes.h"
 #include "sandboxd/dialects/native/metrics.h"
@@ -307,6 +308,7 @@ static struct http_server *start_server(struct front *front, struct error *err)
         .route_count = front->route_count,
         .host_rule = {front->settings->preview_domain, previews_route()},
         .authorize = authorize,
+        .gate = guest_gate,
         .loop_started = on_loop_started,
         .loop_ending = on_loop_ending,
         .context = front,

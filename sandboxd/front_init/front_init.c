@@ -173,7 +173,9 @@ static bool check_exited(const struct fi_exited *exited, struct error *err)
 
 static bool check_dial(const struct fi_dial *dial, struct error *err)
 {
-    if (dial->port == 0 || (dial->family != 4 && dial->family != 6) || !is_zero(dial->reserved, sizeof dial->reserved))
+    bool is_guest = dial->family == FI_FAMILY_GUEST && dial->port == 0;
+    bool is_port = (dial->family == 4 || dial->family == 6) && dial->port != 0;
+    if (!(is_guest || is_port) || !is_zero(dial->reserved, sizeof dial->reserved))
         return error_set(err, ERROR_INVALID, "dial: the port must be 1..65535, the family 4 or 6, reserved bytes 0");
     return true;
 }

@@ -3,7 +3,7 @@
  *  SOCK_SEQPACKET; fixed size for each type, host order, texts NUL-terminated in their field. init listens (so that
  *  SO_PEERCRED shows the slot's uid), the newest connection wins, the one before is closed. Upon a connection init
  * sends FI_WELCOME, then FI_STARTED (with descriptors) for each command it knows and FI_EXITED for those that ended,
- * then FI_CURRENT. Both ends treat the other's bytes as hostile. This folder is compiled into the static init: libc
+ * then FI_CURRENT. The keeper of a guest (isolation/guest) speaks it, too, and knows of no command. Both ends treat the other's bytes as hostile. This folder is compiled into the static init: libc
  * only. */
 #pragma once
 
@@ -43,7 +43,8 @@ enum front_init_type {
     FI_REFUSED, /* FI_START failed: a struct error (NOT_FOUND command, INVALID cwd, NO_CAPACITY ...) */
     FI_EXITED,
     FI_CURRENT,     /* everything known has been told */
-    FI_DIALED,      /* + 1 descriptor when error_number is 0: a TCP socket whose connect(2) has begun, non-blocking */
+    FI_DIALED,      /* + 1 descriptor when error_number is 0: a TCP socket whose connect(2) has begun, non-blocking; of
+                       a guest perhaps a UNIX one */
     FI_LISTENERS_IS /* + 1 descriptor when error_number is 0: a NETLINK_SOCK_DIAG socket, non-blocking */
 };
 
@@ -118,10 +119,12 @@ struct fi_helper {
     uint32_t kind; /* FRONT_FILES_HELPER_KIND */
 };
 
+#define FI_FAMILY_GUEST 1
+
 struct fi_dial {
     uint64_t number;     /* the front's, for the answer */
-    uint16_t port;       /* 1..65535 */
-    uint8_t family;      /* 4: of 127.0.0.1, 6: of ::1 */
+    uint16_t port;       /* 1..65535; 0 of a guest */
+    uint8_t family;      /* 4: of 127.0.0.1, 6: of ::1; FI_FAMILY_GUEST: the front inside, asked of a keeper */
     uint8_t reserved[5]; /* 0 */
 };
 

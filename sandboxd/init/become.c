@@ -119,7 +119,7 @@ static bool become_it(struct init *init, const struct li_become *to, const int *
 bool become(struct init *init, struct error *err)
 {
     struct launcher_init_message message = {.type = LI_BARRIER};
-    int mounts[LAUNCHER_INIT_VOLUMES];
+    int mounts[LAUNCHER_INIT_FDS];
     size_t count = 0;
     if (!launcher_init_send(INHERIT_FD_CONTROL, &message, NULL, 0, err))
         return false;

@@ -55,6 +55,7 @@ struct isolation_life {
     uint32_t uid, gid; /* of commands, inside */
     uint32_t open_files;
     bool root_allowed;
+    const char *letter; /* for a guest (launcher_guest/letter.h); holds a key. NULL: none */
     size_t volume_count;
     struct isolation_volume volumes[ISOLATION_VOLUMES_MAX];
 };
@@ -137,7 +138,7 @@ struct isolation_backend {
     void (*stop)(void);
 };
 
-extern const struct isolation_backend isolation_namespaces;
+extern const struct isolation_backend isolation_namespaces, isolation_gvisor;
 
 /* ---- which there are (registry.c) ---- */
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct isolation_backend *const BACKENDS[] = {&isolation_namespaces};
+static const struct isolation_backend *const BACKENDS[] = {&isolation_namespaces, &isolation_gvisor};
 
 enum { COUNT = sizeof BACKENDS / sizeof BACKENDS[0], NAMES_BYTES = 128 };
 _Static_assert(COUNT <= ISOLATION_BACKENDS_MAX, "an offer may hold all of them");

@@ -393,6 +393,15 @@ static void answer_volume_drop(struct dialogue *dialogue, uint64_t request, cons
         (void)dialogue_say(dialogue, FL_DONE, request); /* also when it was not there */
 }
 
+/* They know their tokens by a key of the epoch that is over. */
+static void end_guests(struct sandboxes *all)
+{
+    for (uint32_t slot = 0; slot < SLOTS_COUNT; slot++) {
+        if (all->by_slot[slot] && all->by_slot[slot]->backend->is_guest)
+            sandboxes_end(all, all->by_slot[slot], "rekeyed");
+    }
+}
+
 static void answer_rekey(struct dialogue *dialogue, uint64_t request, const struct fl_rekey *rekey)
 {
     struct error err = {0};
@@ -404,6 +413,7 @@ static void answer_rekey(struct dialogue *dialogue, uint64_t request, const stru
     log_info("launcher", "re-keyed epoch=%" PRIu32, dialogue->identity->epoch);
     (void)dialogue_say(dialogue, FL_REKEYED, request);
     dialogue->rekeyed = true;
+    end_guests(dialogue->sandboxes);
 }
 
 bool dialogue_answer(struct dialogue *dialogue, const struct front_launcher_message *message, struct error *err)

@@ -170,6 +170,10 @@ static bool become(struct sandboxes *all, struct sandbox *sandbox, struct error 
         .open_files = limits->open_files,
         .root_allowed = record->root_allowed != 0};
     attachments_tell(&sandbox->birth->volumes, &life);
+    AUTO_FREE char *letter = sandbox->backend->is_guest ? guest_letter_make(all, sandbox, err) : NULL;
+    life.letter = letter;
+    if (sandbox->backend->is_guest && !letter)
+        return false;
     bool is_other = sandbox->area_bytes != limits->disk_bytes && storage_has_quota(all->house.storage);
     if (is_other && !storage_area_limit(all->house.storage, &sandbox->area, limits->disk_bytes, err))
         return false;
@@ -179,7 +183,11 @@ static bool become(struct sandboxes *all, struct sandbox *sandbox, struct error 
     const struct fl_network *network = &sandbox->birth->wish.prepare.network;
     const struct fl_network *rules = sandbox->network ? network_rules(sandbox->network) : NULL;
     bool has_way = rules && rules->mode == network->mode; /* told once already, too soon for its init */
-    return (has_way || sandboxes_wall(all, sandbox, network, err)) && sandbox->backend->become(record->slot, record->uid_base, &sandbox->handle, &life, err);
+    bool has_become = (has_way || sandboxes_wall(all, sandbox, network, err)) &&
+                      sandbox->backend->become(record->slot, record->uid_base, &sandbox->handle, &life, err);
+    if (letter)
+        explicit_bzero(letter, strlen(letter));
+    return has_become;
 }
 
 static bool enter_pool(struct sandboxes *all, struct sandbox *sandbox, struct error *err)

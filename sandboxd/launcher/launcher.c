@@ -333,6 +333,7 @@ static bool open_launcher(struct launcher *launcher, char *const argv[], struct 
     if (!house_start_sandboxes(&launcher->house, launcher->settings, &watcher, &launcher->sandboxes, err) ||
         !watch(launcher, catalog_fd(&launcher->house.catalog), EPOLLIN, tag(SOURCE_TEMPLATES, 0), err))
         return false;
+    launcher->sandboxes.house.identity = &launcher->identity;
     dialogue_init(&launcher->dialogue, launcher->settings, &launcher->identity, launcher->house.node_file,
                   &launcher->sandboxes);
     launcher->front.what = "the front";

@@ -10,6 +10,7 @@
 #include "sandboxd/launcher/attachments.h"
 #include "sandboxd/launcher/catalog.h"
 #include "sandboxd/launcher/errand.h"
+#include "sandboxd/launcher/identity.h"
 #include "sandboxd/launcher/records.h"
 #include "sandboxd/launcher/slots.h"
 #include "sandboxd/launcher/snapshots.h"
@@ -118,6 +119,7 @@ struct sandboxes_house {
     gid_t front_group; /* may reach init's sockets */
     int init_program;
     uint32_t max;
+    const struct identity *identity; /* for the letters of guests; NULL: there are none */
     struct storage *storage;
     struct networks *networks; /* NULL: there are none, and births have no network namespace (tests) */
     struct catalog *catalog;

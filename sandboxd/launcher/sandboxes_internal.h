@@ -39,6 +39,9 @@ void birth_filled(struct sandboxes *all, struct sandbox *sandbox);
 /** Its init is gone before it lived. */
 void birth_init_ended(struct sandboxes *all, struct sandbox *sandbox);
 
+/** What a guest is told: its letter, for the sandbox as its record has it; the caller's, to be wiped. NULL on failure. */
+char *guest_letter_make(const struct sandboxes *all, const struct sandbox *sandbox, struct error *err) MUST_USE;
+
 /** Its way out ends, before it does. */
 void ways_end(struct sandboxes *all, struct sandbox *sandbox);
 /** Takes up that of one which lives on from a former launcher. */

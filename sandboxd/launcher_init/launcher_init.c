@@ -20,6 +20,8 @@ size_t launcher_init_size(uint32_t type)
         return HEAD_BYTES + sizeof(struct error);
     case LI_BECOME:
         return HEAD_BYTES + sizeof(struct li_become);
+    case LI_GUEST:
+        return HEAD_BYTES + sizeof(struct li_guest);
     default:
         return 0;
     }
@@ -68,16 +70,30 @@ static bool check_become(const struct li_become *become, size_t fd_count, struct
         return wrong(err, "hostname");
     bool in_range = become->uid >= 1 && become->uid <= IDS_MAX && become->gid <= IDS_MAX && become->root_allowed <= 1 &&
                     become->open_files >= FILES_MIN && become->open_files <= FILES_MAX && become->shared_bytes > 0 &&
-                    become->reserved[0] == 0 && become->reserved[1] == 0;
+                    become->has_letter <= 1 && become->reserved == 0;
     if (!in_range)
         return wrong(err, "number");
-    if (become->volume_count > LAUNCHER_INIT_VOLUMES || fd_count != become->volume_count)
+    if (become->volume_count > LAUNCHER_INIT_VOLUMES || fd_count != (size_t)become->volume_count + become->has_letter)
         return wrong(err, "count of volumes");
     for (size_t i = 0; i < LAUNCHER_INIT_VOLUMES; i++) {
         if (!check_volume(&become->volumes[i], i < become->volume_count, err))
             return false;
     }
     return true;
+}
+
+/* As many texts as are said, and nothing behind them. */
+static bool check_guest(const struct li_guest *guest, struct error *err)
+{
+    const char *at = guest->arguments, *end = at + sizeof guest->arguments;
+    for (uint32_t i = 0; i < guest->argument_count && at < end; i++)
+        at += strnlen(at, (size_t)(end - at)) + 1;
+    bool is_whole = guest->argument_count >= 1 && guest->argument_count <= LAUNCHER_INIT_ARGUMENTS && at <= end;
+    for (; is_whole && at < end; at++)
+        is_whole = *at == '\0';
+    if (!is_whole || guest->arguments[0] != '/')
+        return wrong(err, "arguments");
+    return (guest->starts_late <= 1 && guest->reserved == 0) || wrong(err, "number");
 }
 
 static bool check_failed(const struct error *failed, struct error *err)
@@ -94,12 +110,15 @@ bool launcher_init_check(const struct launcher_init_message *message, size_t siz
 {
     if (size < HEAD_BYTES || launcher_init_size(message->type) != size)
         return error_set(err, ERROR_INVALID, "launcher_init: %zu bytes are no message", size);
-    if ((message->type == LI_BECOME) != (sender == LI_FROM_LAUNCHER) || message->reserved != 0)
+    bool is_launchers = message->type == LI_BECOME || message->type == LI_GUEST;
+    if (is_launchers != (sender == LI_FROM_LAUNCHER) || message->reserved != 0)
         return error_set(err, ERROR_INVALID, "launcher_init: type %u from the wrong end", message->type);
     if (message->type == LI_BECOME)
         return check_become(&message->as.become, fd_count, err);
     if (fd_count != 0)
         return error_set(err, ERROR_INVALID, "launcher_init: type %u with descriptors", message->type);
+    if (message->type == LI_GUEST)
+        return check_guest(&message->as.guest, err);
     return message->type != LI_FAILED || check_failed(&message->as.failed, err);
 }
 

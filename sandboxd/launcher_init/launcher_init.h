@@ -1,4 +1,5 @@
-/** launcher_init.h - the one dialogue between launcher and init, over a socket pair that init is born with.
+/** launcher_init.h - the one dialogue between launcher and init (or the keeper of a guest, isolation/guest), over a
+ *  socket pair that it is born with.
  *
  *  SOCK_SEQPACKET. init, with all its capabilities and nothing of any user's done yet, says LI_BARRIER: it is *warm*.
  *  Then it waits for one LI_BECOME (with its descriptors), makes the sandbox what it is to be, gives its capabilities
@@ -16,6 +17,9 @@
 #define LAUNCHER_INIT_NAME_BYTES 64
 #define LAUNCHER_INIT_PATH_BYTES 256
 #define LAUNCHER_INIT_VOLUMES    8
+#define LAUNCHER_INIT_ARGUMENTS  48
+#define LAUNCHER_INIT_ARGUMENTS_BYTES 4096
+#define LAUNCHER_INIT_FDS        (LAUNCHER_INIT_VOLUMES + 1) /* of any message */
 
 enum launcher_init_type {
     /* init -> launcher */
@@ -23,7 +27,20 @@ enum launcher_init_type {
     LI_READY,
     LI_FAILED, /* a struct error */
     /* launcher -> init */
-    LI_BECOME /* + one detached mount a volume, in their order */
+    LI_BECOME, /* + one detached mount a volume, in their order; behind them a memfd with the letter, if has_letter */
+    LI_GUEST   /* to a keeper, before LI_BARRIER: which monitor it keeps */
+};
+
+/* The monitor of a guest: a program of the keeper's root, with its arguments. */
+struct li_guest {
+    char arguments[LAUNCHER_INIT_ARGUMENTS_BYTES]; /* one behind the other, each ended by a NUL; the first is an
+                                                      absolute path. "{memory_mib}" and "{cpus}" as a whole argument
+                                                      stand for the sandbox's limits, where it starts late */
+    uint32_t argument_count;                       /* 1..LAUNCHER_INIT_ARGUMENTS */
+    uint16_t port;       /* connections go to 127.0.0.1:port of the keeper's network namespace; 0: they are sent over
+                            the monitor's stdin (SCM_RIGHTS) */
+    uint8_t starts_late; /* 1: with LI_BECOME, 0: before LI_BARRIER */
+    uint8_t reserved;
 };
 
 struct li_volume {
@@ -39,7 +56,10 @@ struct li_become {
     uint32_t open_files;       /* RLIMIT_NOFILE of commands, 16..1048576, cut to what there is */
     uint8_t root_allowed;      /* 1: FI_START may ask for uid 0 with the capabilities that package managers need */
     uint8_t volume_count;
-    uint8_t reserved[2];
+    uint8_t has_letter; /* for a guest */
+    uint8_t reserved;
+    uint32_t cpu_milli; /* the limits, for a guest */
+    uint64_t memory_bytes;
     struct li_volume volumes[LAUNCHER_INIT_VOLUMES];
 };
 
@@ -48,6 +68,7 @@ struct launcher_init_message {
     uint32_t reserved;
     union {
         struct li_become become;
+        struct li_guest guest;
         struct error failed;
     } as;
 };
@@ -62,6 +83,6 @@ bool launcher_init_check(const struct launcher_init_message *message, size_t siz
 /** One packet. Zero the message first. */
 bool launcher_init_send(int socket, const struct launcher_init_message *message, const int *fds, size_t fd_count,
                         struct error *err) MUST_USE;
-/** 1 got one, 0 the end, -1 error (system_errno EAGAIN: none there). `fds` has room for LAUNCHER_INIT_VOLUMES. */
+/** 1 got one, 0 the end, -1 error (system_errno EAGAIN: none there). `fds` has room for LAUNCHER_INIT_FDS. */
 int launcher_init_receive(int socket, struct launcher_init_message *message, enum launcher_init_end sender, int *fds,
                           size_t *fd_count, struct error *err) MUST_USE;

@@ -128,6 +128,7 @@ static void fill(struct registry_view *view, const struct fl_sandbox *sandbox)
     memcpy(view->storage, sandbox->storage, sizeof view->storage);
     view->limits = sandbox->limits;
     view->was_warm = sandbox->was_warm != 0;
+    view->is_guest = sandbox->is_guest != 0;
     view->created_ms = sandbox->created_wall_ms;
     view->deadline_ms = sandbox->deadline_wall_ms;
     view->root = sandbox->root;

@@ -34,6 +34,7 @@ struct registry_view {
     char storage[FRONT_LAUNCHER_NAME_BYTES];
     struct fl_limits limits; /* in force */
     bool was_warm;           /* taken from the pool when it was made */
+    bool is_guest;           /* a front of its own serves it */
     bool paused;             /* nothing in it runs until it is used or resumed */
 };
 

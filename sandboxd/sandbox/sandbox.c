@@ -175,6 +175,13 @@ static struct sandbox *sandbox_new(struct sandboxes *all, const struct fl_sandbo
 
 static void answer_ready(struct sandbox *sandbox, struct verb *verb)
 {
+    if (verb->command && sandbox->facts.is_guest) {
+        struct error err = {0};
+        error_set(&err, ERROR_INVALID, "a sandbox of isolation %s cannot have an entrypoint", sandbox->facts.isolation);
+        verb_finish(verb, &err);
+        sandbox_end(sandbox, "not made");
+        return;
+    }
     if (verb->command)
         process_start_alone(sandbox, verb);
     verb_finish(verb, NULL);

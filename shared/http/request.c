@@ -251,6 +251,7 @@ static void put_surplus_aside(struct http_connection *connection, const h2o_req_
 static void serve(struct http_request *request)
 {
     const struct http_route *route = request->match.route;
+    bool (*gate)(struct http_request *) = request->worker->server->options.gate;
     struct error err = request->refusal;
     bool is_served = err.kind == ERROR_NONE;
     if (is_served && request->h2o->entity.len > route->body_max_bytes)
@@ -258,10 +259,10 @@ static void serve(struct http_request *request)
     /* While the body came, the credential may have been revoked. */
     if (is_served && request->is_judged_early)
         is_served = http_request_authorize(request, &err);
-    if (is_served)
-        route->handle(request);
-    else
+    if (!is_served)
         http_reply_error(request, &err);
+    else if (gate == NULL || !gate(request))
+        route->handle(request);
 }
 
 int http_request_on_request(h2o_handler_t *handler UNUSED, h2o_req_t *h2o)

@@ -73,6 +73,9 @@ struct http_server_options {
      *  there, before the body is read, and once more before the handler when the body came later. Not called for
      *  routes that need nothing. A refusal is answered by http_reply_error. NULL: only such routes are served. */
     bool (*authorize)(struct http_request *request, const struct http_route *route, struct error *err);
+    /** Called in place of the route's handler, when that would be: true, it has taken the request; false, the handler is
+     *  called. May be NULL. */
+    bool (*gate)(struct http_request *request);
     /** Called on each loop's thread before it serves, and before it ends; may be NULL. */
     void (*loop_started)(struct loop *loop, void *context);
     void (*loop_ending)(struct loop *loop, void *context);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -79,12 +80,35 @@ static bool mount_overlay(const char *at, const char *options, struct error *err
     return true;
 }
 
+/* A root around the sandbox's, for the keeper and its monitor. */
+static bool make_keeper_root(const struct mounts_layers *layers, struct error *err)
+{
+    static const char *const FOLDERS[] = {"sandbox", "bundle", "usr", "proc", "dev", "run", "tmp"};
+    static const char *const LINKS[] = {"bin", "lib", "lib64", "sbin"};
+    if (mount("keeper", STAGE_NEW, "tmpfs", QUIET, "size=16m,nr_inodes=4096,mode=0755") < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "mount the keeper's root");
+    AUTO_FD int root = open(STAGE_NEW, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; i < sizeof FOLDERS / sizeof FOLDERS[0]; i++) {
+        if (mkdirat(root, FOLDERS[i], 0755) < 0)
+            return error_set_errno(err, ERROR_INTERNAL, "make /%s of the keeper's root", FOLDERS[i]);
+    }
+    for (size_t i = 0; i < sizeof LINKS / sizeof LINKS[0]; i++) {
+        char to[16];
+        (void)snprintf(to, sizeof to, "usr/%s", LINKS[i]);
+        if (symlinkat(to, root, LINKS[i]) < 0)
+            return error_set_errno(err, ERROR_INTERNAL, "link /%s of the keeper's root", LINKS[i]);
+    }
+    return attach(layers->bundle, STAGE_NEW "/bundle", err) && attach(layers->tools, STAGE_NEW "/usr", err);
+}
+
 bool mounts_make_root(const struct mounts_layers *layers, struct error *err)
 {
-    if (!attach(layers->root, STAGE_ROOT, err) || !attach(layers->area, STAGE_AREA, err))
+    bool is_guest = layers->bundle >= 0;
+    if (!attach(layers->root, STAGE_ROOT, err) || !attach(layers->area, STAGE_AREA, err) ||
+        (is_guest && !make_keeper_root(layers, err)))
         return false;
     make_names();
-    if (!mount_overlay(STAGE_NEW,
+    if (!mount_overlay(is_guest ? STAGE_NEW "/sandbox" : STAGE_NEW,
                        "lowerdir=" STAGE_ROOT ",upperdir=" STAGE_AREA "/root/upper,workdir=" STAGE_AREA
                        "/root/work,userxattr",
                        err))
@@ -92,7 +116,7 @@ bool mounts_make_root(const struct mounts_layers *layers, struct error *err)
     if (layers->usr >= 0 && layers->is_usr_bare)
         return attach(layers->usr, STAGE_NEW "/usr", err);
     return layers->usr < 0 ||
-           (attach(layers->usr, STAGE_USR, err) && mount_overlay(STAGE_NEW "/usr",
+           (attach(layers->usr, STAGE_USR, err) && mount_overlay(is_guest ? STAGE_NEW "/sandbox/usr" : STAGE_NEW "/usr",
                                                                  "lowerdir=" STAGE_USR ",upperdir=" STAGE_AREA
                                                                  "/usr/upper,workdir=" STAGE_AREA "/usr/work,userxattr",
                                                                  err));

@@ -19,6 +19,7 @@ struct mounts_layers {
     int root, usr; /* read-only; usr -1: root has its own */
     bool is_usr_bare; /* nothing is written over it: whose ids are unknown here could not be copied up */
     int area;      /* where it writes: root/upper, root/work, usr/upper, usr/work */
+    int bundle, tools; /* read-only, of a guest (namespaces.h): /bundle and /usr of the keeper's root; else -1 */
 };
 
 /** Child's half, in the stage (stage.h): one overlay, or two, are the new root; consumes no descriptor. A fresh area

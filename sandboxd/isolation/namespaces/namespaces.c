@@ -1,6 +1,7 @@
 #include "sandboxd/isolation/isolation.h"
 
 #include "sandboxd/isolation/namespaces/cgroups.h"
+#include "sandboxd/isolation/namespaces/namespaces.h"
 #include "sandboxd/isolation/namespaces/probe.h"
 #include "sandboxd/isolation/namespaces/proc.h"
 #include "sandboxd/isolation/namespaces/recipe.h"
@@ -108,7 +109,7 @@ static bool start(const char *state_folder, struct error *err)
     if (!skeleton_make(base, err))
         return false;
     if (host.seccomp < 0)
-        host.seccomp = seccomp_build(err);
+        host.seccomp = seccomp_build(SECCOMP_COMMANDS, err);
     return host.seccomp >= 0 && start_stage(state, err);
 }
 
@@ -126,14 +127,16 @@ static bool remove_failed(uint32_t slot)
     return cgroup_slot_remove(&host.layout, slot, NULL);
 }
 
-static bool begin(const struct isolation_plan *plan, struct isolation_sandbox *made, struct error *err)
+bool namespaces_begin(const struct isolation_plan *plan, const struct namespaces_guest *guest,
+                      struct isolation_sandbox *made, struct error *err)
 {
     struct error why = {0};
     AUTO_CGROUP_SLOT slot = CGROUP_SLOT_NONE;
     const struct recipe_host all = {.layout = &host.layout,
-                                    .seccomp = host.seccomp,
+                                    .seccomp = guest ? guest->seccomp : host.seccomp,
                                     .stage = &host.stage,
                                     .covers = host.covers,
+                                    .guest = guest,
                                     .is_rootless = rootless_is_active()};
     bool mine = cgroup_slot_make(&host.layout, plan->slot, plan->uid_base, &slot, &why);
     if (mine && recipe_begin(&all, &slot, plan, made, &why)) {
@@ -153,13 +156,18 @@ static bool begin(const struct isolation_plan *plan, struct isolation_sandbox *m
     return false;
 }
 
-static int is_warm(uint32_t slot, struct isolation_sandbox *made, struct error *err)
+static bool begin(const struct isolation_plan *plan, struct isolation_sandbox *made, struct error *err)
+{
+    return namespaces_begin(plan, NULL, made, err);
+}
+
+int namespaces_is_warm(uint32_t slot, struct isolation_sandbox *made, struct error *err)
 {
     int heard = recipe_hear(made, LI_BARRIER, err);
     return heard == 1 && !take_stats(slot, made, err) ? -1 : heard;
 }
 
-static bool become(uint32_t slot, uint32_t uid_base, struct isolation_sandbox *warm, const struct isolation_life *life,
+bool namespaces_become(uint32_t slot, uint32_t uid_base, struct isolation_sandbox *warm, const struct isolation_life *life,
                    struct error *err)
 {
     struct launcher_init_message message = {.type = LI_BECOME};
@@ -174,18 +182,27 @@ static bool become(uint32_t slot, uint32_t uid_base, struct isolation_sandbox *w
     to->gid = life->gid;
     to->open_files = life->open_files;
     to->root_allowed = life->root_allowed;
+    to->cpu_milli = life->limits.cpu_milli;
+    to->memory_bytes = life->limits.memory_bytes;
+    to->has_letter = life->letter != NULL;
     to->volume_count = (uint8_t)life->volume_count;
     for (size_t i = 0; i < life->volume_count; i++) {
         if (!text_copy(to->volumes[i].path, sizeof to->volumes[i].path, life->volumes[i].path))
             return error_set(err, ERROR_INVALID, "a volume's path has up to %zu bytes", sizeof to->volumes[i].path - 1);
     }
     AUTO_VOLUMES opened = VOLUMES_NONE;
-    return take_stats(slot, warm, err) && cgroup_slot_limit(&host.layout, slot, &life->limits, err) &&
-           volumes_open(warm->init_pid, uid_base, life, &opened, err) &&
-           launcher_init_send(warm->birth, &message, opened.mounts, opened.count, err);
+    AUTO_FD int letter = life->letter ? fd_sealed_memfd("letter", life->letter, strlen(life->letter), err) : -1;
+    int fds[LAUNCHER_INIT_FDS];
+    if ((life->letter && letter < 0) || !take_stats(slot, warm, err) ||
+        !cgroup_slot_limit(&host.layout, slot, &life->limits, err) ||
+        !volumes_open(warm->init_pid, uid_base, life, &opened, err))
+        return false;
+    memcpy(fds, opened.mounts, opened.count * sizeof *fds);
+    fds[opened.count] = letter;
+    return launcher_init_send(warm->birth, &message, fds, opened.count + to->has_letter, err);
 }
 
-static int is_ready(struct isolation_sandbox *made, struct error *err)
+int namespaces_is_ready(struct isolation_sandbox *made, struct error *err)
 {
     int heard = recipe_hear(made, LI_READY, err);
     if (heard == 1) {
@@ -195,12 +212,12 @@ static int is_ready(struct isolation_sandbox *made, struct error *err)
     return heard;
 }
 
-static bool limit(uint32_t slot, const struct isolation_limits *limits, struct error *err)
+bool namespaces_limit(uint32_t slot, const struct isolation_limits *limits, struct error *err)
 {
     return cgroup_slot_limit(&host.layout, slot, limits, err);
 }
 
-static bool adopt(uint32_t slot, pid_t init_pid, uint64_t init_start, struct isolation_sandbox *found,
+bool namespaces_adopt(uint32_t slot, pid_t init_pid, uint64_t init_start, struct isolation_sandbox *found,
                   struct error *err)
 {
     struct isolation_sandbox adopted = ISOLATION_NONE;
@@ -219,18 +236,18 @@ static bool adopt(uint32_t slot, pid_t init_pid, uint64_t init_start, struct iso
     return true;
 }
 
-static bool kill_slot(uint32_t slot, struct error *err)
+bool namespaces_kill(uint32_t slot, struct error *err)
 {
     return cgroup_slot_kill(&host.layout, slot, err);
 }
 
-static bool remove_slot(uint32_t slot, struct error *err)
+bool namespaces_remove(uint32_t slot, struct error *err)
 {
     stage_remove_slot(&host.stage, slot);
     return cgroup_slot_remove(&host.layout, slot, err);
 }
 
-static size_t list(uint32_t *slots, size_t max)
+size_t namespaces_list(uint32_t *slots, size_t max)
 {
     return cgroup_slot_list(&host.layout, slots, max);
 }
@@ -269,14 +286,14 @@ const struct isolation_backend isolation_namespaces = {.name = "namespaces",
                                                        .start = start,
                                                        .probe = probe_layers,
                                                        .begin = begin,
-                                                       .is_warm = is_warm,
-                                                       .become = become,
-                                                       .is_ready = is_ready,
-                                                       .limit = limit,
-                                                       .adopt = adopt,
-                                                       .kill = kill_slot,
-                                                       .remove = remove_slot,
-                                                       .list = list,
+                                                       .is_warm = namespaces_is_warm,
+                                                       .become = namespaces_become,
+                                                       .is_ready = namespaces_is_ready,
+                                                       .limit = namespaces_limit,
+                                                       .adopt = namespaces_adopt,
+                                                       .kill = namespaces_kill,
+                                                       .remove = namespaces_remove,
+                                                       .list = namespaces_list,
                                                        .stop = stop};
 
 void isolation_close(struct isolation_sandbox *sandbox)

@@ -234,7 +234,7 @@ static void probe_cgroups(struct report *report)
 static void probe_seccomp(struct report *report)
 {
     struct error err = {0};
-    AUTO_FD int filter = seccomp_build(&err);
+    AUTO_FD int filter = seccomp_build(SECCOMP_COMMANDS, &err);
     struct stat status = {0};
     uint32_t action = 0x00050000U; /* SECCOMP_RET_ERRNO */
     bool known = filter >= 0 && fstat(filter, &status) == 0 && syscall(SYS_seccomp, 2U, 0U, &action) == 0;

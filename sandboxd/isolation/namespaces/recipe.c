@@ -169,8 +169,19 @@ static bool provide_layers(struct birth *birth, const struct recipe_host *host, 
         usr = mounts_open(plan->lower_usr, of_host, MOUNTS_READ_ONLY, err);
     if (root < 0 || (plan->area_path && area < 0) || (plan->lower_usr && usr < 0))
         return false;
-    const int layers[] = {root, plan->area_path ? area : plan->area_mount, usr};
-    return fd_send_message(birth->control[0], "m", 1, layers, plan->lower_usr ? 3 : 2, err);
+    int layers[RECIPE_LAYERS] = {root, plan->area_path ? area : plan->area_mount};
+    size_t count = 2;
+    if (plan->lower_usr)
+        layers[count++] = usr;
+    AUTO_FD int bundle = host->guest ? mounts_open(host->guest->bundle, user_namespace, MOUNTS_READ_ONLY, err) : -1;
+    AUTO_FD int tools = bundle >= 0 ? mounts_open("/usr", user_namespace, MOUNTS_READ_ONLY, err) : -1;
+    if (host->guest && tools < 0)
+        return false;
+    if (host->guest) {
+        layers[count++] = bundle;
+        layers[count++] = tools;
+    }
+    return fd_send_message(birth->control[0], "m", 1, layers, count, err);
 }
 
 /* Then what init needs; the child asks for it last. */
@@ -238,7 +249,7 @@ int recipe_hear(const struct isolation_sandbox *sandbox, uint32_t type, struct e
 {
     struct launcher_init_message message;
     struct error why = {0};
-    int fds[LAUNCHER_INIT_VOLUMES];
+    int fds[LAUNCHER_INIT_FDS];
     size_t count = 0;
     int got = launcher_init_receive(sandbox->birth, &message, LI_FROM_INIT, fds, &count, &why);
     if (got > 0 && message.type == LI_BARRIER && type == LI_READY)

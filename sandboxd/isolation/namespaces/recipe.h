@@ -3,6 +3,7 @@
 
 #include "sandboxd/isolation/isolation.h"
 #include "sandboxd/isolation/namespaces/cgroups.h"
+#include "sandboxd/isolation/namespaces/namespaces.h"
 #include "sandboxd/isolation/namespaces/stage.h"
 
 /** What start found, for all births; descriptors are borrowed. */
@@ -12,7 +13,10 @@ struct recipe_host {
     uint64_t covers; /* see proc.h */
     bool is_rootless; /* what is not ours is neither idmapped nor, for want of that, written over */
     const struct stage *stage;
+    const struct namespaces_guest *guest; /* NULL: init, in the sandbox's own root */
 };
+
+#define RECIPE_LAYERS 5 /* root, area, the template's /usr if the host's, of a guest its bundle and the host's /usr */
 
 /** Clones init into `slot`, which was made, gives it what only root can make, completes the slot meanwhile, and returns
  *  while the child builds: made->init_pid, ->init_start, ->init and ->birth are set. On failure the child is dead and

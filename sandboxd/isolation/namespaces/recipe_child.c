@@ -45,7 +45,9 @@ static bool arrange(int *from, const int *to, size_t count, struct error *err)
 
 static bool take_descriptors(const struct recipe_child *child, struct error *err)
 {
-    int from[] = {child->control, child->host->seccomp, child->plan->init_program, child->leaf,
+    const struct namespaces_guest *guest = child->host->guest;
+    int program = guest ? guest->program : child->plan->init_program;
+    int from[] = {child->control, child->host->seccomp, program, child->leaf,
                   child->host->stage->folder};
     const int to[] = {INHERIT_FD_CONTROL, INHERIT_FD_SECCOMP, FD_PROGRAM, FD_LEAF, FD_STAGE};
     if (!arrange(from, to, sizeof to / sizeof to[0], err))
@@ -98,10 +100,15 @@ static bool keep_area(int area, struct error *err)
 static bool make_root(const struct recipe_child *child, struct error *err)
 {
     int fds[FD_MESSAGE_FDS];
-    size_t count = receive(fds, 2, err);
+    bool has_usr = child->plan->lower_usr != NULL, is_guest = child->host->guest != NULL;
+    size_t count = receive(fds, 2U + has_usr + 2U * is_guest, err);
     if (count == 0 || !user_namespace_become_root(err))
         return false;
-    const struct mounts_layers layers = {.root = fds[0], .area = fds[1], .usr = count > 2 ? fds[2] : -1,
+    const struct mounts_layers layers = {.root = fds[0],
+                                         .area = fds[1],
+                                         .usr = has_usr ? fds[2] : -1,
+                                         .bundle = is_guest ? fds[count - 2] : -1,
+                                         .tools = is_guest ? fds[count - 1] : -1,
                                          .is_usr_bare = child->host->is_rootless};
     if (!mounts_make_root(&layers, err) || (!child->plan->area_path && !keep_area(layers.area, err)))
         return false;

@@ -132,6 +132,9 @@ static const char *const DENIED[] = {"io_uring_enter",
                                      "vm86old",
                                      "memfd_secret"};
 
+/* ... but for what keeps a guest: it makes namespaces and a root of its own, in which it has rights alone. */
+static const char *const OF_MONITORS[] = {"mount", "umount2", "pivot_root", "setns", "sethostname"};
+
 /* Newer than the library: one number on all architectures (include/uapi/asm-generic/unistd.h). */
 static const int ALLOWED_NUMBERS[] = {451 /* cachestat */,
                                       452 /* fchmodat2 */,
@@ -154,14 +157,24 @@ static bool add(scmp_filter_ctx filter, uint32_t action, int number, const char 
     return error_set_errno(err, ERROR_INTERNAL, "seccomp rule for %s", name);
 }
 
-static bool add_rules(scmp_filter_ctx filter, struct error *err)
+static bool is_for_monitor(const char *name)
+{
+    for (size_t i = 0; i < COUNT(OF_MONITORS); i++) {
+        if (strcmp(OF_MONITORS[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool add_rules(scmp_filter_ctx filter, enum seccomp_use use, struct error *err)
 {
     for (size_t i = 0; i < COUNT(ALLOWED); i++) {
         if (!add(filter, SCMP_ACT_ALLOW, seccomp_syscall_resolve_name(ALLOWED[i]), ALLOWED[i], err))
             return false;
     }
     for (size_t i = 0; i < COUNT(DENIED); i++) {
-        if (!add(filter, SCMP_ACT_ERRNO(EPERM), seccomp_syscall_resolve_name(DENIED[i]), DENIED[i], err))
+        bool is_allowed = use == SECCOMP_MONITOR && is_for_monitor(DENIED[i]);
+        if (!add(filter, is_allowed ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPERM), seccomp_syscall_resolve_name(DENIED[i]), DENIED[i], err))
             return false;
     }
     for (size_t i = 0; i < COUNT(ALLOWED_NUMBERS); i++) {
@@ -172,7 +185,7 @@ static bool add_rules(scmp_filter_ctx filter, struct error *err)
 }
 
 /* The list as libseccomp writes it, in a plain memfd. */
-static int export_list(struct error *err)
+static int export_list(enum seccomp_use use, struct error *err)
 {
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
     AUTO_FD int fd = memfd_create("seccomp-list", MFD_CLOEXEC);
@@ -183,7 +196,7 @@ static int export_list(struct error *err)
     }
     (void)seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
     (void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree rather than a list; older ones lack it */
-    bool added = add_rules(filter, err);
+    bool added = add_rules(filter, use, err);
     int failed = added ? seccomp_export_bpf(filter, fd) : 0;
     seccomp_release(filter);
     errno = -failed;
@@ -227,11 +240,14 @@ enum {
 
 /* A block is: is it this call? if not, over the block; the argument; jumps; EPERM as its last line. Jumps are counted
  * from the line behind them; seccomp_test.c tries each. */
-static const struct sock_filter BY_ARGUMENT[] = {
+static const struct sock_filter ARCHITECTURE[] = {
     LOAD(offsetof(struct seccomp_data, arch)),
     IF_EQUAL(NATIVE_ARCHITECTURE, 1, 0),
     RETURN(SECCOMP_RET_KILL_PROCESS),
+};
 
+/* Not for a monitor, which makes namespaces of its own. */
+static const struct sock_filter NAMESPACES[] = {
     LOAD(NUMBER),
     IF_EQUAL(SYS_clone, 1, 0), /* new namespaces: a whole kernel surface that sandboxes need not see */
     IF_EQUAL(SYS_unshare, 0, 3),
@@ -246,7 +262,9 @@ static const struct sock_filter BY_ARGUMENT[] = {
     LOAD(ARGUMENT(0)),
     IF_ANY_BIT(CLONE_NEWTIME, 0, 1),
     RETURN_EPERM,
+};
 
+static const struct sock_filter BY_ARGUMENT[] = {
     LOAD(NUMBER),
     IF_EQUAL(SYS_ioctl, 0, 5), /* typing into somebody's terminal; line disciplines, which are loaded on demand */
     LOAD(ARGUMENT(1)),
@@ -326,24 +344,35 @@ static const struct sock_filter BY_ARGUMENT[] = {
     RETURN_EPERM,
 };
 
-int seccomp_build(struct error *err)
+/* What stands before the list. */
+static size_t add_front(char *to, enum seccomp_use use)
 {
-    AUTO_FD int list = export_list(err);
+    size_t namespaces = use == SECCOMP_COMMANDS ? sizeof NAMESPACES : 0;
+    memcpy(to, ARCHITECTURE, sizeof ARCHITECTURE);
+    memcpy(to + sizeof ARCHITECTURE, NAMESPACES, namespaces);
+    memcpy(to + sizeof ARCHITECTURE + namespaces, BY_ARGUMENT, sizeof BY_ARGUMENT);
+    return sizeof ARCHITECTURE + namespaces + sizeof BY_ARGUMENT;
+}
+
+int seccomp_build(enum seccomp_use use, struct error *err)
+{
+    char front[sizeof ARCHITECTURE + sizeof NAMESPACES + sizeof BY_ARGUMENT];
+    AUTO_FD int list = export_list(use, err);
     struct stat status;
     if (list < 0)
         return -1;
     if (fstat(list, &status) < 0 || status.st_size <= 0 || lseek(list, 0, SEEK_SET) < 0) {
-        error_set_errno(err, ERROR_INTERNAL, "read the seccomp filter");
+        error_set_errno(err, ERROR_INTERNAL, "read the seccomp filter back");
         return -1;
     }
-    size_t list_bytes = (size_t)status.st_size;
-    if ((list_bytes + sizeof BY_ARGUMENT) / sizeof(struct sock_filter) > BPF_MAXINSNS) {
+    size_t list_bytes = (size_t)status.st_size, front_bytes = add_front(front, use);
+    if ((list_bytes + front_bytes) / sizeof(struct sock_filter) > BPF_MAXINSNS) {
         error_set(err, ERROR_TOO_LARGE, "the seccomp filter is longer than the kernel takes");
         return -1;
     }
-    AUTO_FREE char *whole = memory_new(sizeof BY_ARGUMENT + list_bytes);
-    memcpy(whole, BY_ARGUMENT, sizeof BY_ARGUMENT);
-    if (!fd_read_exact(list, whole + sizeof BY_ARGUMENT, list_bytes, err))
+    AUTO_FREE char *whole = memory_new(front_bytes + list_bytes);
+    memcpy(whole, front, front_bytes);
+    if (!fd_read_exact(list, whole + front_bytes, list_bytes, err))
         return -1;
-    return fd_sealed_memfd("seccomp", whole, sizeof BY_ARGUMENT + list_bytes, err);
+    return fd_sealed_memfd("seccomp", whole, front_bytes + list_bytes, err);
 }

@@ -114,7 +114,9 @@ static void refuse(struct port_dial *dial, int number)
 {
     struct error err = {0};
     errno = number;
-    if (number == ECONNREFUSED)
+    if (dial->family == FI_FAMILY_GUEST)
+        error_set_errno(&err, ERROR_BAD_GATEWAY, "what serves the sandbox inside is not to be reached");
+    else if (number == ECONNREFUSED)
         error_set(&err, ERROR_BAD_GATEWAY, "nothing listens on port %u of the sandbox", dial->verb->port);
     else
         error_set_errno(&err, ERROR_BAD_GATEWAY, "port %u of the sandbox", dial->verb->port);
@@ -135,7 +137,7 @@ static void ask_init(struct port_dial *dial)
 static void go_on(struct port_dial *dial, int number)
 {
     loop_watch_free(TAKE(dial->socket));
-    if (dial->family == 6 || number != ECONNREFUSED) {
+    if (dial->family != 4 || number != ECONNREFUSED) {
         refuse(dial, dial->family == 6 ? ECONNREFUSED : number);
         return;
     }
@@ -152,6 +154,8 @@ static int outcome_of(const struct port_dial *dial, int fd)
     socklen_t size = sizeof number, peer_size = sizeof peer, own_size = sizeof own;
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &number, &size) != 0 || number != 0)
         return number != 0 ? number : ENOTCONN;
+    if (dial->family == FI_FAMILY_GUEST)
+        return 0;
     if (getpeername(fd, (struct sockaddr *)&peer, &peer_size) != 0 ||
         getsockname(fd, (struct sockaddr *)&own, &own_size) != 0)
         return errno;
@@ -182,7 +186,10 @@ static void on_timer(void *cookie)
     struct port_dial *dial = cookie;
     struct error err = {0};
     dial->timer = NULL;
-    error_set(&err, ERROR_TIMEOUT, "port %u of the sandbox takes no connection (its listener does not accept)",
+    if (dial->family == FI_FAMILY_GUEST)
+        error_set(&err, ERROR_TIMEOUT, "what serves the sandbox inside takes no connection");
+    else
+        error_set(&err, ERROR_TIMEOUT, "port %u of the sandbox takes no connection (its listener does not accept)",
               dial->verb->port);
     fail(dial, &err);
 }
@@ -199,7 +206,7 @@ void ports_verb_dial(struct sandbox *sandbox, struct verb *verb)
         return;
     sandbox_touch(sandbox);
     struct port_dial *dial = memory_new(sizeof *dial);
-    *dial = (struct port_dial){.next = ports->dials, .ports = ports, .verb = verb, .family = 4};
+    *dial = (struct port_dial){.next = ports->dials, .ports = ports, .verb = verb, .family = verb->port == PORTS_GUEST ? FI_FAMILY_GUEST : 4};
     ports->dials = dial;
     count(ports, 1);
     dial->timer = loop_timer_start(sandbox->loop, clock_boot_ns() + PORTS_DIAL_MS * NS_A_MS, on_timer, dial);
@@ -239,14 +246,21 @@ void ports_dial(struct sandboxes *all, const char *sandbox_id, uint16_t port,
 /* ---- what init says ---- */
 
 /* With SO_LINGER close(2) would wait, also of a socket that does not block. */
-static bool is_tcp(int fd, uint8_t family)
+static bool is_of(uint8_t family, int domain)
+{
+    return family == FI_FAMILY_GUEST ? domain == AF_UNIX || domain == AF_INET
+                                     : domain == (family == 4 ? AF_INET : AF_INET6);
+}
+
+static bool is_stream(int fd, uint8_t family)
 {
     static const struct linger NEVER = {0};
     int domain = 0, protocol = 0, type = 0;
     socklen_t size = sizeof domain;
-    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == (family == 4 ? AF_INET : AF_INET6) &&
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && is_of(family, domain) &&
            getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM &&
-           getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 && protocol == IPPROTO_TCP &&
+           getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 &&
+           protocol == (domain == AF_UNIX ? 0 : IPPROTO_TCP) &&
            setsockopt(fd, SOL_SOCKET, SO_LINGER, &NEVER, sizeof NEVER) == 0 && fcntl(fd, F_SETFL, O_NONBLOCK) == 0;
 }
 
@@ -268,7 +282,7 @@ void ports_dialed(struct sandbox *sandbox, const struct fi_dialed *dialed, int *
         go_on(dial, dialed->error_number);
         return;
     }
-    if (!is_tcp(fds[0], dial->family)) {
+    if (!is_stream(fds[0], dial->family)) {
         go_on(dial, EPROTO);
         return;
     }

@@ -32,7 +32,7 @@ static void test_become(void)
 {
     struct error err = {0};
     struct launcher_init_message got;
-    int fds[LAUNCHER_INIT_VOLUMES];
+    int fds[LAUNCHER_INIT_FDS];
     size_t count = 0;
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     const int sent[LAUNCHER_INIT_VOLUMES] = {null, null, null, null, null, null, null, null};
@@ -51,7 +51,7 @@ static void test_from_init(void)
 {
     struct error err = {0};
     struct launcher_init_message got;
-    int fds[LAUNCHER_INIT_VOLUMES];
+    int fds[LAUNCHER_INIT_FDS];
     size_t count = 0;
     static const uint32_t TYPES[] = {LI_BARRIER, LI_READY, LI_FAILED};
     CHECK(launcher_init_receive(ends[0], &got, LI_FROM_INIT, fds, &count, &err) == -1 && err.system_errno == EAGAIN);

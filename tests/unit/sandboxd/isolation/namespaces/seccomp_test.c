@@ -218,7 +218,7 @@ static void test_other_architectures(int filter)
 int main(void)
 {
     struct error err = {0};
-    AUTO_FD int filter = seccomp_build(&err);
+    AUTO_FD int filter = seccomp_build(SECCOMP_COMMANDS, &err);
     results = mmap(NULL, sizeof *results * ROW_COUNT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(filter >= 0 && results != MAP_FAILED);
     if (check_failures)
