@@ -34,7 +34,7 @@ enum launcher_init_type {
 /* The monitor of a guest: a program of the keeper's root, with its arguments. */
 struct li_guest {
     char arguments[LAUNCHER_INIT_ARGUMENTS_BYTES]; /* one behind the other, each ended by a NUL; the first is an
-                                                      absolute path. "{memory_mib}" and "{cpus}" as a whole argument
+                                                      absolute path. "{memory_mib}" and "{cpu_milli}" as a whole argument
                                                       stand for the sandbox's limits, where it starts late */
     uint32_t argument_count;                       /* 1..LAUNCHER_INIT_ARGUMENTS */
     uint16_t port;       /* connections go to 127.0.0.1:port of the keeper's network namespace; 0: they are sent over

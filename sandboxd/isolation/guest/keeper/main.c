@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { DEADLINE_GRACE_MS = 10000 };
@@ -200,8 +201,11 @@ static bool wait_until_up(struct keeper *keeper, struct error *err)
     if (keeper->is_up)
         return true;
     monitor_read(keeper); /* its last words */
-    return error_set(err, ERROR_INTERNAL, "%s ended (status %d) before its guest was ready: %s",
-                     keeper->guest.arguments, keeper->status, keeper->line[0] ? keeper->line : "it said nothing");
+    bool has_exited = WIFEXITED(keeper->status);
+    return error_set(err, ERROR_INTERNAL, "%s ended (%s %d) before its guest was ready: %s", keeper->guest.arguments,
+                     has_exited ? "exit" : "signal",
+                     has_exited ? WEXITSTATUS(keeper->status) : WTERMSIG(keeper->status),
+                     keeper->line[0] ? keeper->line : "it said nothing");
 }
 
 int main(int argc, char *argv[])

@@ -33,14 +33,14 @@ static void list_arguments(struct li_guest *guest, const struct li_become *becom
                            char numbers[static 2 * NUMBER_BYTES])
 {
     char *at = guest->arguments;
-    uint64_t memory = become ? become->memory_bytes / MIB : 0, cpus = become ? (become->cpu_milli + 999) / 1000 : 0;
+    uint64_t memory = become ? become->memory_bytes / MIB : 0, cpu_milli = become ? become->cpu_milli : 0;
     (void)snprintf(numbers, NUMBER_BYTES, "%llu", (unsigned long long)memory);
-    (void)snprintf(numbers + NUMBER_BYTES, NUMBER_BYTES, "%llu", (unsigned long long)cpus);
+    (void)snprintf(numbers + NUMBER_BYTES, NUMBER_BYTES, "%llu", (unsigned long long)cpu_milli);
     for (uint32_t i = 0; i < guest->argument_count; i++, at += strlen(at) + 1) {
         list[i] = at;
         if (strcmp(at, "{memory_mib}") == 0)
             list[i] = numbers;
-        else if (strcmp(at, "{cpus}") == 0)
+        else if (strcmp(at, "{cpu_milli}") == 0)
             list[i] = numbers + NUMBER_BYTES;
     }
     list[guest->argument_count] = NULL;
@@ -210,11 +210,11 @@ int monitor_connect(const struct keeper *keeper)
         return -1;
     if (keeper->guest.port)
         return connect_to_port(keeper->guest.port);
-    if (keeper->channel < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) < 0)
+    if (keeper->channel < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return -1;
     AUTO_FD int mine = pair[0];
     AUTO_FD int theirs = pair[1];
-    if (fd_send_message(keeper->channel, "c", 1, &theirs, 1, &err))
+    if (fd_set_nonblocking(mine, &err) && fd_send_message(keeper->channel, "c", 1, &theirs, 1, &err))
         return TAKE_FD(mine);
     errno = err.system_errno;
     return -1;
