@@ -1,6 +1,7 @@
 /* cgroup_limits.c - what the kernel holds the commands of a slot to; see cgroups.h. Memory is the one that a living
  * sandbox may be in the way of: v1 refuses a limit below what is in use (EBUSY), v2 would kill for it, so there we ask
  * before. */
+#include "sandboxd/isolation/namespaces/cgroup_weights.h"
 #include "sandboxd/isolation/namespaces/cgroups.h"
 
 #include "shared/base/text.h"
@@ -130,6 +131,7 @@ static bool limit_cpu(int folder, bool v1, uint32_t milli, struct error *err)
     uint64_t quota_us = (uint64_t)milli * (CPU_PERIOD_US / 1000);
     char quota[VALUE_BYTES];
     snprintf(quota, sizeof quota, "%" PRIu64 " %d", quota_us, CPU_PERIOD_US);
+    cgroup_weights_yield(folder);
     return v1 ? write_number_at(folder, "cpu.cfs_quota_us", quota_us, err) : write_at(folder, "cpu.max", quota, err);
 }
 

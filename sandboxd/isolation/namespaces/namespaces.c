@@ -1,5 +1,6 @@
 #include "sandboxd/isolation/isolation.h"
 
+#include "sandboxd/isolation/namespaces/cgroup_weights.h"
 #include "sandboxd/isolation/namespaces/cgroups.h"
 #include "sandboxd/isolation/namespaces/namespaces.h"
 #include "sandboxd/isolation/namespaces/probe.h"
@@ -62,6 +63,7 @@ static bool start_cgroups(const char *state_folder, struct error *err)
         return false;
     if (!cgroup_layout_make(&host.layout, err))
         return false;
+    cgroup_weights_join(&host.layout);
     /* Slower without, not weaker: the probe tells. */
     (void)!cgroup_layout_favor_moves(&host.layout, NULL);
     return true;
@@ -266,8 +268,10 @@ void isolation_describe(char *detail, size_t size)
 
 static void stop(void)
 {
-    if (host.layout.unified[0])
+    if (host.layout.unified[0]) {
+        cgroup_weights_leave(&host.layout);
         cgroup_layout_remove(&host.layout);
+    }
     if (host.seccomp >= 0)
         close(host.seccomp);
     if (host.stage_path)

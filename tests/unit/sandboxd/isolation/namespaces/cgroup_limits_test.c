@@ -1,5 +1,6 @@
 /* Limits on fake trees of plain files: what is written where in v2 and in v1, and that memory which is in use is not
  * limited away. With real controllers: lives_test.c. */
+#include "sandboxd/isolation/namespaces/cgroup_weights.h"
 #include "sandboxd/isolation/namespaces/cgroups.h"
 
 #include "shared/base/fd.h"
@@ -52,12 +53,13 @@ static void test_v2(void)
         put(path, "");
     }
     put("s7/cgroup.subtree_control", "");
+    put("s7/run/cpu.idle", "");
     CHECK(cgroup_slot_control(&layout, 7, &err) && !holds_nothing("s7/cgroup.subtree_control"));
     put("s7/run/memory.current", "104857600\n"); /* as much as there shall be */
     CHECK(cgroup_slot_limit(&layout, 7, &LIMITS, &err));
     CHECK(holds("s7/run/memory.max", "104857600") && holds("s7/run/memory.swap.max", "0"));
     CHECK(holds("s7/run/memory.oom.group", "0") && holds("s7/run/pids.max", "77"));
-    CHECK(holds("s7/run/cpu.max", "150000 100000"));
+    CHECK(holds("s7/run/cpu.max", "150000 100000") && holds("s7/run/cpu.idle", "1"));
     /* One byte more than that is in use: nothing is changed, and nobody killed for it. */
     put("s7/run/memory.current", "104857601\n");
     put("s7/run/memory.reclaim", "");
@@ -89,11 +91,36 @@ static void test_v1(void)
     CHECK(holds(FILES[1], "0") && holds(FILES[2], "13107200") && holds(FILES[3], "77") && holds(FILES[4], "150000"));
 }
 
+/* As this host has it: the daemon's group is beside the slots, and goes without a trace. */
+static void test_weights(void)
+{
+    struct cgroup_layout layout = {0};
+    CHECK(fd_remove_tree(root, NULL));
+    snprintf(layout.v1[CGROUP_CPU], sizeof layout.v1[CGROUP_CPU], "%s/cpu", root);
+    put("cgroup.procs", "");
+    put("cpu/cpu.shares", "");
+    put("cpu/daemon/cpu.shares", "");
+    put("cpu/daemon/cgroup.procs", "");
+    cgroup_weights_join(&layout);
+    CHECK(holds("cpu/daemon/cgroup.procs", "0") && holds("cpu/daemon/cpu.shares", "8192"));
+    CHECK(!holds_nothing("cpu/cpu.shares") && holds("cgroup.procs", ""));
+    AUTO_FREE char *shares = memory_printf("%s/cpu/daemon/cpu.shares", root);
+    AUTO_FREE char *procs = memory_printf("%s/cpu/daemon/cgroup.procs", root);
+    AUTO_FREE char *daemon = memory_printf("%s/cpu/daemon", root);
+    CHECK(unlink(shares) == 0 && unlink(procs) == 0);
+    cgroup_weights_leave(&layout);
+    CHECK(holds("cgroup.procs", "0") && access(daemon, F_OK) < 0);
+    layout.v1[CGROUP_CPU][0] = '\0';
+    cgroup_weights_join(&layout); /* v2 has cpu: nothing to do */
+    CHECK(access(daemon, F_OK) < 0);
+}
+
 int main(void)
 {
     CHECK(mkdtemp(root) != NULL);
     test_v2();
     test_v1();
+    test_weights();
     CHECK(fd_remove_tree(root, NULL));
     return check_done();
 }
