@@ -95,6 +95,8 @@ static json_t *shown_usage(const struct usage *usage)
 /* What not every sandbox has. */
 static void add_some(json_t *json, const struct sandbox *sandbox)
 {
+    if (sandbox->isolation_detail[0])
+        json_object_set_new(json, "isolation_detail", json_string(sandbox->isolation_detail));
     if (sandbox->storage[0])
         json_object_set_new(json, "storage", json_string(sandbox->storage));
     if (sandbox->snapshot[0])

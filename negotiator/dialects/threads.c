@@ -40,6 +40,8 @@ static json_t *shown_grant(const struct negotiation *n, const char *token, const
     json_t *brief = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b}", "id", sandbox->id, "name", sandbox->name, "state",
                               sandbox_state_name(sandbox->state), "template", sandbox->template_name, "isolation",
                               sandbox->isolation, "node", sandbox->node, "reused", !n->created);
+    if (sandbox->isolation_detail[0])
+        json_object_set_new(brief, "isolation_detail", json_string(sandbox->isolation_detail));
     if (sandbox->storage[0])
         json_object_set_new(brief, "storage", json_string(sandbox->storage));
     json_object_set_new(brief, "warm", json_boolean(sandbox->was_warm));

@@ -130,6 +130,8 @@ static void add_later_fields(json_t *json, const struct sandbox *sandbox)
 {
     json_object_set_new(json, "incarnation", json_integer((json_int_t)sandbox->incarnation));
     json_object_set_new(json, "storage", json_string(sandbox->storage));
+    if (sandbox->isolation_detail[0])
+        json_object_set_new(json, "isolation_detail", json_string(sandbox->isolation_detail));
     json_object_set_new(json, "on_idle", json_string(on_idle_name(sandbox->on_idle)));
     json_object_set_new(json, "warm", json_boolean(sandbox->was_warm));
     json_object_set_new(json, "root", json_boolean(sandbox->has_root));
@@ -203,6 +205,7 @@ static bool read_later_fields(struct sandbox *to, json_t *json)
 {
     const char *on_idle = json_string_value(json_object_get(json, "on_idle"));
     if (!read_optional_text(to->storage, sizeof to->storage, json, "storage") ||
+        !read_optional_text(to->isolation_detail, sizeof to->isolation_detail, json, "isolation_detail") ||
         !read_optional_text(to->snapshot, sizeof to->snapshot, json, "snapshot") ||
         !read_optional_text(to->snapshot_name, sizeof to->snapshot_name, json, "snapshot_name") ||
         (on_idle && !on_idle_parse(on_idle, &to->on_idle)))

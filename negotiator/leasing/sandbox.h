@@ -57,6 +57,7 @@ struct sandbox {
     char isolation[SANDBOX_WORD_BYTES];     /* as asked ("auto"), once active as the node said */
     char reason[SANDBOX_REASON_BYTES];      /* why it ended, or is ending */
     char idempotency[65];                   /* key of the row that made it, "" none */
+    char isolation_detail[SANDBOX_WORD_BYTES]; /* what is special about it there, as the node said: "rootless"; or "" */
     char storage[SANDBOX_WORD_BYTES];       /* what its files lie on, as the node said; "" not yet */
     char snapshot[RANDOM_ID_BYTES];         /* what it began with; "" its template alone */
     char snapshot_name[SANDBOX_NAME_BYTES]; /* that one's name then */

@@ -10,6 +10,7 @@ struct settling {
     struct leasing *leasing;
     char id[RANDOM_ID_BYTES];
     char isolation[SANDBOX_WORD_BYTES]; /* as the node says */
+    char isolation_detail[SANDBOX_WORD_BYTES]; /* likewise */
     char storage[SANDBOX_WORD_BYTES];   /* likewise */
     int64_t disk_mb;                    /* likewise: what its storage gives when nothing was asked for */
     bool was_warm;                      /* likewise */
@@ -74,6 +75,9 @@ static void prepared(void *cookie, const json_t *reply, const struct error *err)
     const char *isolation = json_string_value(json_object_get(made, "isolation"));
     if (!text_copy(settling->storage, sizeof settling->storage, json_string_value(json_object_get(made, "storage"))))
         settling->storage[0] = '\0'; /* it only tells people something */
+    if (!text_copy(settling->isolation_detail, sizeof settling->isolation_detail,
+                   json_string_value(json_object_get(made, "isolation_detail"))))
+        settling->isolation_detail[0] = '\0'; /* likewise, and not every node's */
     settling->was_warm = json_is_true(json_object_get(made, "warm"));
     settling->disk_mb = json_integer_value(json_object_get(made, "disk_bytes")) / MIB;
     bool is_gone = err->kind == ERROR_NOT_FOUND && settling->begins_with;
@@ -159,6 +163,7 @@ static bool settle_active(struct work *work, struct settling *settling, struct s
     sandbox->incarnation = nodes->incarnation(nodes->context, sandbox->node);
     if (!text_copy(sandbox->isolation, sizeof sandbox->isolation, settling->isolation))
         return error_set(work->err, ERROR_INTERNAL, "an isolation's name does not fit");
+    memcpy(sandbox->isolation_detail, settling->isolation_detail, sizeof sandbox->isolation_detail);
     memcpy(sandbox->storage, settling->storage, sizeof sandbox->storage);
     sandbox->was_warm = settling->was_warm;
     if (settling->disk_mb > 0)

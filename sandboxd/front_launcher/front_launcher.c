@@ -310,7 +310,7 @@ static bool check_sandbox(const struct fl_sandbox *sandbox, struct error *err)
         return false;
     bool in_range = sandbox->uid > 0 && sandbox->uid < 65535 && sandbox->gid < 65535 && sandbox->root_allowed <= 1;
     return (in_range && sandbox->init_pid > 0 && sandbox->reused <= 1 && sandbox->was_warm <= 1 &&
-            sandbox->is_guest <= 1) ||
+            sandbox->is_guest <= 1 && sandbox->is_rootless <= 1 && sandbox->missing_limits <= FL_MISSING_ALL) ||
            wrong(err, "init_pid");
 }
 

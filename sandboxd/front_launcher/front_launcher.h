@@ -217,6 +217,8 @@ struct fl_identity {
                                                          first is "auto" */
 };
 
+enum fl_missing { FL_MISSING_MEMORY = 1, FL_MISSING_PIDS = 2, FL_MISSING_CPU = 4, FL_MISSING_ALL = 7 };
+
 struct fl_sandbox {
     char id[FRONT_LAUNCHER_ID_BYTES];
     char hostname[FRONT_LAUNCHER_NAME_BYTES];
@@ -239,7 +241,9 @@ struct fl_sandbox {
     uint8_t root_allowed;
     uint8_t was_warm; /* it was taken from the pool */
     uint8_t is_guest; /* a front of its own serves what is inside: its requests are relayed (isolation/guest) */
-    uint8_t reserved[5];
+    uint8_t is_rootless;    /* an ordinary user's node made it */
+    uint8_t missing_limits; /* bits of enum fl_missing: what nobody limits there, by the operator's word */
+    uint8_t reserved[3];
     struct fl_network network; /* in force */
 };
 

@@ -170,8 +170,8 @@ void isolation_lacks_format(unsigned lacks, char *to, size_t size);
  *  that is an error of start. */
 void isolation_allow_missing_limits(bool is_allowed);
 
-/** After start: what is special about `namespaces` here: "", "rootless", "rootless; no limit of memory, cpu". */
-void isolation_describe(char *detail, size_t size);
+/** After start: what nobody limits here, a bit each: 1 memory, 2 pids, 4 cpu. */
+unsigned isolation_missing_limits(void) MUST_USE;
 
 /** A process of some sandbox that a former launcher of this state folder made and that lives, 0 when there is none:
  *  for who must find its user namespace before anything else. */

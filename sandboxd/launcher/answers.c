@@ -1,6 +1,7 @@
 /* answers.c - what the launcher says to its front, and why not. */
 #include "sandboxd/launcher/dialogue_internal.h"
 
+#include "sandboxd/rootless/rootless.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -54,6 +55,8 @@ static void say_sandbox(struct dialogue *dialogue, uint64_t request, const struc
     said->root_allowed = record->root_allowed != 0;
     said->was_warm = record->was_warm != 0;
     said->is_guest = sandbox->backend->is_guest;
+    said->is_rootless = rootless_is_active();
+    said->missing_limits = (uint8_t)isolation_missing_limits();
     if (sandbox->template) {
         memcpy(said->template_env, sandbox->template->facts.record.env, sizeof said->template_env);
         memcpy(said->workdir, sandbox->template->facts.record.workdir, sizeof said->workdir);

@@ -118,6 +118,22 @@ static void forget_old_ends(struct registry *registry, int64_t now_ms)
         drop_oldest_ended(registry);
 }
 
+static void describe_isolation(char *detail, size_t size, const struct fl_sandbox *sandbox)
+{
+    static const char *const NAMES[] = {"memory", "pids", "cpu"}; /* enum fl_missing */
+    detail[0] = '\0';
+    if (sandbox->is_rootless)
+        (void)!text_copy(detail, size, "rootless");
+    const char *before = "; no limit of ";
+    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
+        size_t length = strlen(detail);
+        if (!(sandbox->missing_limits >> i & 1))
+            continue;
+        (void)!text_format(detail + length, size - length, "%s%s", before, NAMES[i]);
+        before = ", ";
+    }
+}
+
 /* The launcher's texts were checked for their NUL (front_launcher_check). */
 static void fill(struct registry_view *view, const struct fl_sandbox *sandbox)
 {
@@ -126,6 +142,7 @@ static void fill(struct registry_view *view, const struct fl_sandbox *sandbox)
     memcpy(view->template_name, sandbox->template_name, sizeof view->template_name);
     memcpy(view->isolation, sandbox->isolation, sizeof view->isolation);
     memcpy(view->storage, sandbox->storage, sizeof view->storage);
+    describe_isolation(view->isolation_detail, sizeof view->isolation_detail, sandbox);
     view->limits = sandbox->limits;
     view->was_warm = sandbox->was_warm != 0;
     view->is_guest = sandbox->is_guest != 0;

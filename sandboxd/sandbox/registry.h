@@ -33,6 +33,7 @@ struct registry_view {
     char template_name[FRONT_LAUNCHER_NAME_BYTES], isolation[FRONT_LAUNCHER_NAME_BYTES];
     char storage[FRONT_LAUNCHER_NAME_BYTES];
     struct fl_limits limits; /* in force */
+    char isolation_detail[64]; /* "", "rootless", "rootless; no limit of memory, cpu" */
     bool was_warm;           /* taken from the pool when it was made */
     bool is_guest;           /* a front of its own serves it */
     bool paused;             /* nothing in it runs until it is used or resumed */

@@ -75,6 +75,8 @@ static void put_sandbox(struct text *to, const struct registry_view *view)
     put_text(to, "state", view->state != REGISTRY_LIVE ? "terminating" : view->paused ? "paused" : "active");
     put_text(to, "template", view->template_name);
     put_text(to, "isolation", view->isolation);
+    if (view->isolation_detail[0])
+        put_text(to, "isolation_detail", view->isolation_detail);
     put_text(to, "storage", view->storage);
     put_name(to, "resources");
     text_append(to, "{", 1);

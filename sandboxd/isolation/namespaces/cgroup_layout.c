@@ -262,17 +262,6 @@ bool cgroup_layout_find_delegated(const char *root, const char *name, bool may_m
     return true;
 }
 
-void cgroup_layout_name_missing(const struct cgroup_layout *layout, char *names, size_t size)
-{
-    size_t length = 0;
-    names[0] = '\0';
-    for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
-        if (layout->is_missing[i] && text_format(names + length, size - length, "%s%s", length ? ", " : "",
-                                                 CGROUP_CONTROLLER_NAMES[i]))
-            length = strlen(names);
-    }
-}
-
 bool cgroup_layout_find(const char *root, const char *name, struct cgroup_layout *layout, struct error *err)
 {
     struct findings found = {0};

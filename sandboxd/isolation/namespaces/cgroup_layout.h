@@ -35,9 +35,6 @@ bool cgroup_layout_find(const char *root, const char *name, struct cgroup_layout
 bool cgroup_layout_find_delegated(const char *root, const char *name, bool may_miss, struct cgroup_layout *layout,
                                   struct error *err) MUST_USE;
 
-/** The controllers that are missing, ", " between them; "" when none is. */
-void cgroup_layout_name_missing(const struct cgroup_layout *layout, char *names, size_t size);
-
 /** Makes our folders and enables the controllers for them, moving this process into parent/daemon where the rule "no
  *  processes in inner cgroups" demands it. Safe to repeat. */
 bool cgroup_layout_make(const struct cgroup_layout *layout, struct error *err) MUST_USE;

@@ -259,11 +259,12 @@ void isolation_allow_missing_limits(bool is_allowed)
     host.missing_limits_allowed = is_allowed;
 }
 
-void isolation_describe(char *detail, size_t size)
+unsigned isolation_missing_limits(void)
 {
-    char names[64];
-    cgroup_layout_name_missing(&host.layout, names, sizeof names);
-    snprintf(detail, size, "%s%s%s", rootless_is_active() ? "rootless" : "", names[0] ? "; no limit of " : "", names);
+    unsigned bits = 0;
+    for (unsigned i = 0; i < CGROUP_CONTROLLERS; i++)
+        bits |= host.layout.is_missing[i] ? 1U << i : 0;
+    return bits;
 }
 
 static void stop(void)
