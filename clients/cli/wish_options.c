@@ -215,6 +215,9 @@ bool wish_option(struct wish_options *wish, const char *command, int option, int
     case WISH_TEMPLATE:
         *wrong = put_text(wish, command, "template", optarg);
         return true;
+    case WISH_ISOLATION:
+        *wrong = put_text(wish, command, "isolation", optarg);
+        return true;
     case WISH_VOLUME:
         *wrong = put_volume(wish, command);
         return true;

@@ -26,7 +26,8 @@ enum {
     WISH_PROCESSES,
     WISH_OUTPUT,
     WISH_EGRESS,
-    WISH_ALLOW
+    WISH_ALLOW,
+    WISH_ISOLATION
 };
 
 #define WISH_LIMIT_OPTIONS                                                                                             \
@@ -51,6 +52,7 @@ enum {
     WISH_LIMIT_OPTIONS, {"volume", required_argument, NULL, WISH_VOLUME},                                              \
         {"on-idle", required_argument, NULL, WISH_ON_IDLE},                                                            \
         {"idle-timeout", required_argument, NULL, WISH_IDLE_TIMEOUT},                                                  \
+        {"isolation", required_argument, NULL, WISH_ISOLATION},                                                        \
         {"egress", required_argument, NULL, WISH_EGRESS}, {"allow", required_argument, NULL, WISH_ALLOW},              \
     {                                                                                                                  \
         "entrypoint", required_argument, NULL, WISH_ENTRYPOINT                                                         \
@@ -63,6 +65,7 @@ enum {
     "  --egress WHAT      none (default) or public: what it reaches on the network\n"                                  \
     "  --allow WHERE      only this: a name (pypi.org, *.pythonhosted.org, github.com:22) or IPv4 addresses\n"         \
     "                     (203.0.113.0/24, 203.0.113.7:5432); repeatable\n"                                            \
+    "  --isolation LEVEL  namespaces, gvisor, microvm: what stands around it, of those that the node offers\n"         \
     "  --on-idle WHAT     pause or stop (default) it when nobody uses it\n"                                            \
     "  --idle-timeout S   for so many seconds, 1 to 86400 (default: the negotiator's)\n"                               \
     "  --entrypoint CMD   a shell command that starts with it, in the background\n"

@@ -2,6 +2,7 @@
 #include "negotiator/fleet/fleet_internal.h"
 #include "shared/base/memory.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +50,20 @@ struct choice {
     const struct fleet_wish *wish;
     struct fleet_node *best;
     bool any_alive, any_suitable, any_template, any_open;
+    char offered[128]; /* isolations of those that live, with commas between, each once */
 };
+
+static void add_offered(struct choice *choice, const char *name)
+{
+    size_t length = strlen(name), used = strlen(choice->offered);
+    for (const char *at = choice->offered; *at; at += strspn(at, ", ")) {
+        if (strncmp(at, name, length) == 0 && strchr(",", at[length]))
+            return;
+        at += strcspn(at, ",");
+    }
+    if (used + length + sizeof ", " < sizeof choice->offered)
+        (void)snprintf(choice->offered + used, sizeof choice->offered - used, "%s%s", used > 0 ? ", " : "", name);
+}
 
 static int64_t load_of(const struct fleet_node *node)
 {
@@ -60,6 +74,8 @@ static void consider(struct choice *choice, struct fleet_node *node)
 {
     const struct fleet_wish *wish = choice->wish;
     choice->any_alive = true;
+    for (size_t i = 0; i < node->isolation_count; i++)
+        add_offered(choice, node->isolations[i]);
     if (!offers(node, wish->isolation))
         return;
     choice->any_suitable = true;
@@ -89,7 +105,8 @@ static bool refuse_node(const struct choice *choice, struct error *err)
     if (!choice->any_alive)
         return error_set(err, ERROR_NODE_UNREACHABLE, "node %s does not answer", node);
     if (!choice->any_suitable)
-        return error_set(err, ERROR_INVALID, "node %s does not offer isolation %s", node, choice->wish->isolation);
+        return error_set(err, ERROR_INVALID, "node %s does not offer isolation %s but %s", node, choice->wish->isolation,
+                         choice->offered);
     return error_set(err, ERROR_NO_CAPACITY, "node %s %s", node,
                      choice->any_open ? "is full, or has too many calls waiting"
                                       : "drains, or its clock is too far off");
@@ -104,7 +121,8 @@ static bool refuse(struct fleet *fleet, const struct choice *choice, struct erro
     if (!choice->any_alive)
         return error_set(err, ERROR_NODE_UNREACHABLE, "no node is alive; is parley-sandboxd running?");
     if (!choice->any_suitable)
-        return error_set(err, ERROR_INVALID, "no node offers isolation %s", choice->wish->isolation);
+        return error_set(err, ERROR_INVALID, "no node offers isolation %s; there are: %s", choice->wish->isolation,
+                         choice->offered);
     if (!choice->any_open)
         return error_set(err, ERROR_NO_CAPACITY, "every node drains, or its clock is more than %d ms off",
                          FLEET_CLOCK_MS);
