@@ -173,8 +173,9 @@ static bool provide_layers(struct birth *birth, const struct recipe_host *host, 
     size_t count = 2;
     if (plan->lower_usr)
         layers[count++] = usr;
-    AUTO_FD int bundle = host->guest ? mounts_open(host->guest->bundle, user_namespace, MOUNTS_READ_ONLY, err) : -1;
-    AUTO_FD int tools = bundle >= 0 ? mounts_open("/usr", user_namespace, MOUNTS_READ_ONLY, err) : -1;
+    /* Not idmapped: a monitor may mount, and so make them writable; their owners are nobody to it then. */
+    AUTO_FD int bundle = host->guest ? mounts_open(host->guest->bundle, -1, MOUNTS_READ_ONLY, err) : -1;
+    AUTO_FD int tools = bundle >= 0 ? mounts_open("/usr", -1, MOUNTS_READ_ONLY, err) : -1;
     if (host->guest && tools < 0)
         return false;
     if (host->guest) {

@@ -97,6 +97,7 @@ static void test_fields(void)
     CHECK_REFUSED(FI_DIAL, message.as.dial.port = 0);
     CHECK_REFUSED(FI_DIAL, message.as.dial.family = 0);
     CHECK_REFUSED(FI_DIAL, message.as.dial.family = 5);
+    CHECK_REFUSED(FI_DIAL, message.as.dial.family = FI_FAMILY_GUEST); /* which has no port */
     CHECK_REFUSED(FI_DIAL, message.as.dial.reserved[4] = 1);
     CHECK_REFUSED(FI_DIALED, message.as.dialed.error_number = ECONNREFUSED); /* with a descriptor */
     CHECK_REFUSED(FI_DIALED, message.as.dialed.error_number = -1);

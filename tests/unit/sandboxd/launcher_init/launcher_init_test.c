@@ -112,12 +112,47 @@ static void test_refusals(void)
     CHECK(!passes(&message, 0, LI_FROM_LAUNCHER));
 }
 
+static struct launcher_init_message guest_of(const char *arguments, size_t size, uint32_t count)
+{
+    struct launcher_init_message message = {.type = LI_GUEST};
+    memcpy(message.as.guest.arguments, arguments, size);
+    message.as.guest.argument_count = count;
+    return message;
+}
+
+static void test_guest(void)
+{
+    struct launcher_init_message message = guest_of("/usr/bin/runsc\0run\0", 19, 2);
+    CHECK(passes(&message, 0, LI_FROM_LAUNCHER));
+    CHECK(!passes(&message, 1, LI_FROM_LAUNCHER) && !passes(&message, 0, LI_FROM_INIT));
+    message.as.guest.argument_count = 1; /* something stands behind it */
+    CHECK(!passes(&message, 0, LI_FROM_LAUNCHER));
+    message = guest_of("/x\0\0", 4, 2); /* an argument may be empty */
+    CHECK(passes(&message, 0, LI_FROM_LAUNCHER));
+    message = guest_of("runsc", 6, 1); /* no path */
+    CHECK(!passes(&message, 0, LI_FROM_LAUNCHER));
+    message = guest_of("/x", 3, 0);
+    CHECK(!passes(&message, 0, LI_FROM_LAUNCHER));
+    message = guest_of("/x", 3, LAUNCHER_INIT_ARGUMENTS + 1);
+    CHECK(!passes(&message, 0, LI_FROM_LAUNCHER));
+    memset(message.as.guest.arguments, '/', sizeof message.as.guest.arguments); /* no NUL */
+    message.as.guest.argument_count = 1;
+    CHECK(!passes(&message, 0, LI_FROM_LAUNCHER));
+    message = guest_of("/x", 3, 1);
+    message.as.guest.starts_late = 2;
+    CHECK(!passes(&message, 0, LI_FROM_LAUNCHER));
+    message = become_of(0);
+    message.as.become.has_letter = 1; /* a descriptor more */
+    CHECK(passes(&message, 1, LI_FROM_LAUNCHER) && !passes(&message, 0, LI_FROM_LAUNCHER));
+}
+
 int main(void)
 {
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
     test_become();
     test_from_init();
     test_refusals();
+    test_guest();
     close(ends[0]);
     close(ends[1]);
     return check_done();
