@@ -284,8 +284,7 @@ int front_init_receive(int socket, struct front_init_message *message, enum fron
     if (size < 0)
         return -1;
     if (!front_init_check(&got, (size_t)size, count, sender, err)) {
-        for (size_t i = 0; i < count; i++)
-            close(received[i]);
+        fd_drop_all(received, count);
         return -1;
     }
     *message = got;

@@ -410,8 +410,7 @@ int front_launcher_receive(int socket, struct front_launcher_message *message, e
     if (size <= 0)
         return size < 0 ? -1 : 0;
     if (!front_launcher_check(&got, (size_t)size, received_count, sender, err)) {
-        for (size_t i = 0; i < received_count; i++)
-            close(received[i]);
+        fd_drop_all(received, received_count);
         explicit_bzero(&got, sizeof got);
         return -1;
     }

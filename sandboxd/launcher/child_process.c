@@ -88,6 +88,7 @@ void child_process_end(struct child_process *child, uint64_t now_boot_ns)
         }
         tell_death(child, status);
         close(child->pidfd);
+        fd_empty(child->socket);
         close(child->socket);
         bool lived = now_boot_ns - child->started_boot_ns > LONG_LIFE_MS * MS;
         child->backoff_ms = lived ? 0 : child->backoff_ms;

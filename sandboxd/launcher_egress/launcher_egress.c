@@ -149,8 +149,7 @@ int launcher_egress_receive(int socket, struct launcher_egress_message *message,
     if (size <= 0)
         return size < 0 ? -1 : 0;
     if (!launcher_egress_check(&got, (size_t)size, count, sender, err)) {
-        for (size_t i = 0; i < count; i++)
-            close(received[i]);
+        fd_drop_all(received, count);
         return -1;
     }
     *message = got;

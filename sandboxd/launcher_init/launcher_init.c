@@ -2,6 +2,7 @@
 #include "sandboxd/launcher_init/launcher_init.h"
 
 #include "shared/base/fd.h"
+#include "shared/base/text.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -102,7 +103,11 @@ static bool check_failed(const struct error *failed, struct error *err)
     memcpy(&kind, &failed->kind, sizeof kind);
     if (kind <= ERROR_NONE || kind >= ERROR_KINDS)
         return wrong(err, "error kind");
-    return strnlen(failed->message, sizeof failed->message) < sizeof failed->message || wrong(err, "error text");
+    size_t length = strnlen(failed->message, sizeof failed->message);
+    bool is_sentence = length < sizeof failed->message && text_utf8_prefix(failed->message, length) == length;
+    for (size_t i = 0; is_sentence && i < length; i++)
+        is_sentence = (unsigned char)failed->message[i] >= ' ' && failed->message[i] != 0x7f;
+    return is_sentence || wrong(err, "error text");
 }
 
 bool launcher_init_check(const struct launcher_init_message *message, size_t size, size_t fd_count,
@@ -141,8 +146,7 @@ int launcher_init_receive(int socket, struct launcher_init_message *message, enu
     if (size <= 0)
         return size < 0 ? -1 : 0;
     if (!launcher_init_check(&got, (size_t)size, count, sender, err)) {
-        for (size_t i = 0; i < count; i++)
-            close(received[i]);
+        fd_drop_all(received, count);
         return -1;
     }
     *message = got;

@@ -96,6 +96,8 @@ static void call_free(struct files_call *call, bool is_reusable)
     }
     if (call->watch) {
         int socket = is_reusable ? fcntl(loop_watch_fd(call->watch), F_DUPFD_CLOEXEC, 0) : -1;
+        if (socket < 0)
+            fd_empty(loop_watch_fd(call->watch));
         loop_watch_free(call->watch);
         files_pool_return(call->all, call->sandbox_id, socket, call->has_handed);
     }
@@ -104,8 +106,7 @@ static void call_free(struct files_call *call, bool is_reusable)
     loop_timer_cancel(call->again);
     if (call->descriptor >= 0)
         close(call->descriptor);
-    if (call->packet_descriptor >= 0)
-        close(call->packet_descriptor);
+    fd_drop(call->packet_descriptor);
     for (size_t i = 0; i < TEXTS; i++)
         free(call->texts[i]);
     free(call->packet);
@@ -241,7 +242,7 @@ static bool take_record(struct files_call *call, struct files_record *record)
         descriptor = TAKE_FD(call->packet_descriptor);
     struct error err = {0};
     if (descriptor >= 0 && !check_descriptor(descriptor, record, &err)) {
-        close(descriptor);
+        fd_drop(descriptor);
         fail_broken(call, err.message);
         return false;
     }
@@ -275,13 +276,10 @@ static bool walk(struct files_call *call)
 
 static void take_packet_descriptor(struct files_call *call, const int *fds, size_t count)
 {
-    if (call->packet_descriptor >= 0)
-        close(TAKE_FD(call->packet_descriptor));
-    for (size_t i = 0; i < count; i++) {
-        if (i == 0)
-            call->packet_descriptor = fds[i];
-        else
-            close(fds[i]);
+    fd_drop(TAKE_FD(call->packet_descriptor));
+    if (count > 0) {
+        call->packet_descriptor = fds[0];
+        fd_drop_all(fds + 1, count - 1);
     }
 }
 
@@ -380,6 +378,7 @@ static void begin(struct files_call *call, int socket, bool is_new)
     call->watch = loop_watch_new(call->loop, socket);
     bool sent = front_files_request_send(socket, &call->request, call->descriptor, &err);
     if (!sent && !is_new && err.kind != ERROR_INVALID) { /* it ended meanwhile: nothing was done */
+        fd_empty(socket);
         loop_watch_free(TAKE(call->watch));
         files_pool_return(call->all, call->sandbox_id, -1, false);
         ask(call, true);

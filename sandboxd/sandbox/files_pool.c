@@ -4,6 +4,7 @@
 #include "sandboxd/front_files/front_files.h"
 #include "sandboxd/sandbox/files.h"
 #include "shared/base/clock.h"
+#include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -36,14 +37,17 @@ void files_loan_release(struct files_loan *loan)
 {
     if (atomic_fetch_sub(&loan->holders, 1) != 1)
         return;
-    if (loan->socket >= 0)
+    if (loan->socket >= 0) {
+        fd_empty(loan->socket);
         close(loan->socket);
+    }
     free(loan);
 }
 
 /* ---- idle ones ---- */
 
-static void idle_free(struct idle *idle)
+/* What it said unasked is not left to close(2). A helper that is taken has its socket twice, and goes on. */
+static void idle_free(struct idle *idle, bool is_taken)
 {
     struct files_pool *pool = idle->sandbox->files;
     struct idle **at = &pool->idle;
@@ -53,6 +57,8 @@ static void idle_free(struct idle *idle)
     pool->idle_count--;
     sandbox_count_descriptors(idle->sandbox, -1);
     loop_timer_cancel(idle->timer);
+    if (!is_taken)
+        fd_empty(loop_watch_fd(idle->watch));
     loop_watch_free(idle->watch);
     free(idle);
 }
@@ -61,13 +67,13 @@ static void on_idle_too_long(void *cookie)
 {
     struct idle *idle = cookie;
     idle->timer = NULL;
-    idle_free(idle);
+    idle_free(idle, false);
 }
 
 /* It has ended, or speaks unasked. */
 static void on_idle_readable(void *cookie)
 {
-    idle_free(cookie);
+    idle_free(cookie, false);
 }
 
 static void keep(struct sandbox *sandbox, int socket)
@@ -90,7 +96,7 @@ static int take_idle(struct files_pool *pool)
     if (!pool->idle)
         return -1;
     int socket = fcntl(loop_watch_fd(pool->idle->watch), F_DUPFD_CLOEXEC, 0);
-    idle_free(pool->idle);
+    idle_free(pool->idle, socket >= 0);
     return socket;
 }
 
@@ -99,7 +105,7 @@ void files_pool_free(struct sandbox *sandbox)
     if (!sandbox->files)
         return;
     while (sandbox->files->idle)
-        idle_free(sandbox->files->idle);
+        idle_free(sandbox->files->idle, false);
     /* What is lent comes back to nobody, and is counted then. */
     free(TAKE(sandbox->files));
 }
@@ -194,6 +200,8 @@ static void take_back(void *cookie)
         if (socket >= 0 && !sandbox->ending && sandbox->files->idle_count < FILES_IDLE_MAX)
             keep(sandbox, TAKE_FD(socket));
     }
+    if (socket >= 0)
+        fd_empty(socket);
     free(returning);
 }
 

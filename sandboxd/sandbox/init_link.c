@@ -15,7 +15,9 @@
 enum {
     MESSAGES_A_TURN = 64, /* so that one sandbox does not hold the loop */
     RETRY_FIRST_MS = 20,
-    RETRY_LAST_MS = 1000
+    RETRY_LAST_MS = 1000,
+    BREACH_FIRST_MS = 20,
+    BREACH_LAST_MS = 60000
 };
 static const uint64_t NS_A_MS = 1000000;
 
@@ -37,6 +39,7 @@ struct init_link {
     struct loop_timer *retry;
     unsigned retry_ms;
     unsigned failures;
+    unsigned breaches; /* of the rules, since the beginning: an honest init makes none */
     struct waiting *first, *last;
     size_t waiting;
     bool writing; /* waits for the socket to take more */
@@ -82,19 +85,44 @@ static void drop_what_was_asked(struct init_link *link)
     }
 }
 
+/* So that one which breaks the rules upon each connection costs next to nothing, and fills no log. */
+static unsigned breach_ms(const struct init_link *link)
+{
+    unsigned doubled = link->breaches > 12 ? 12 : link->breaches;
+    unsigned delay = doubled ? (unsigned)BREACH_FIRST_MS << (doubled - 1) : 0;
+    return delay > BREACH_LAST_MS ? BREACH_LAST_MS : delay;
+}
+
 static void retry_later(struct init_link *link)
 {
-    link->retry = loop_timer_start(link->loop, clock_boot_ns() + link->retry_ms * NS_A_MS, connect_or_retry, link);
+    unsigned delay_ms = link->retry_ms < breach_ms(link) ? breach_ms(link) : link->retry_ms;
+    link->retry = loop_timer_start(link->loop, clock_boot_ns() + delay_ms * NS_A_MS, connect_or_retry, link);
     link->retry_ms = link->retry_ms * 2 > RETRY_LAST_MS ? RETRY_LAST_MS : link->retry_ms * 2;
+}
+
+static void hang_up(struct init_link *link)
+{
+    if (link->watch)
+        fd_empty(loop_watch_fd(link->watch));
+    loop_watch_free(TAKE(link->watch));
 }
 
 static void disconnect(struct init_link *link)
 {
-    loop_watch_free(TAKE(link->watch));
+    hang_up(link);
     link->writing = false;
     drop_what_was_asked(link);
     retry_later(link);
     link->events->lost(link->cookie);
+}
+
+void init_link_accuse(struct init_link *link, const char *what)
+{
+    link->breaches++;
+    if ((link->breaches & (link->breaches - 1)) == 0)
+        log_warn("sandbox", "init of %s broke the rules: %s times=%u", link->socket_path, what, link->breaches);
+    if (link->watch)
+        disconnect(link);
 }
 
 /* The path is reached through the descriptor: the folders above may be closed to our user. */
@@ -161,7 +189,7 @@ void init_link_free(struct init_link *link)
         return;
     if (link->freed)
         *link->freed = true;
-    loop_watch_free(link->watch);
+    hang_up(link);
     loop_timer_cancel(link->retry);
     for (struct waiting *entry = link->first, *next; entry; entry = next) {
         next = entry->next;
@@ -181,9 +209,10 @@ static bool receive_one(struct init_link *link)
     if (got < 0 && err.system_errno == EAGAIN)
         return false;
     if (got <= 0) {
-        if (got < 0)
-            log_warn("sandbox", "init of %s broke the rules: %s", link->socket_path, err.message);
-        disconnect(link);
+        if (got < 0 && err.kind == ERROR_INVALID)
+            init_link_accuse(link, err.message);
+        else
+            disconnect(link);
         return false;
     }
     if (message.type == FI_CURRENT)
@@ -191,9 +220,7 @@ static bool receive_one(struct init_link *link)
     bool freed = false;
     link->freed = &freed;
     link->events->message(link->cookie, &message, fds, fd_count);
-    for (size_t i = 0; i < fd_count; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
+    fd_drop_all(fds, fd_count);
     if (!freed)
         link->freed = NULL;
     return !freed && link->watch != NULL;

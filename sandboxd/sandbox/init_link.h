@@ -26,6 +26,11 @@ struct init_link_events {
 struct init_link *init_link_new(struct loop *loop, int run_folder, const char *socket_path, uid_t uid,
                                 const struct init_link_events *events, void *cookie) MUST_USE;
 
+/** What init said, well-formed as it was, is a lie: as a malformed message it ends the connection, and each lie doubles
+ *  the time until the next one is made, up to a minute. It is logged, the 1st, 2nd, 4th, 8th ... time. Also allowed
+ *  inside an event: `lost` is called in here. */
+void init_link_accuse(struct init_link *link, const char *what);
+
 /** Also allowed inside an event. */
 void init_link_free(struct init_link *link);
 DEFINE_AUTO(init_link)

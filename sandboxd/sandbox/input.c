@@ -1,6 +1,7 @@
 /* input.c - pwrite in, splice out, holes behind. */
 #include "sandboxd/sandbox/input.h"
 
+#include "shared/base/fd.h"
 #include "shared/base/memory.h"
 
 #include <errno.h>
@@ -14,23 +15,24 @@ static const uint64_t PUNCH_BYTES = UINT64_C(256) << 10; /* at least, so that it
 
 struct input *input_new(int memory, struct error *err)
 {
-    AUTO_FD int held = memory;
     struct stat status;
-    int seals = fcntl(held, F_GET_SEALS);
-    if (fstat(held, &status) != 0 || !S_ISREG(status.st_mode) || seals < 0 || !(seals & F_SEAL_SHRINK)) {
+    int seals = fcntl(memory, F_GET_SEALS);
+    if (fstat(memory, &status) != 0 || !S_ISREG(status.st_mode) || seals < 0 || !(seals & F_SEAL_SHRINK)) {
         error_set(err, ERROR_INVALID, "stdin's memory is not a memfd that nobody can cut");
+        fd_drop(memory);
         return NULL;
     }
-    off_t position = lseek(held, 0, SEEK_CUR);
+    off_t position = lseek(memory, 0, SEEK_CUR);
     if (position < 0 || position > status.st_size) {
         error_set(err, ERROR_INVALID, "stdin's memory has gone on beyond its end");
+        fd_drop(memory);
         return NULL;
     }
     struct input *input = memory_new(sizeof *input);
     *input = (struct input){.accepted = (uint64_t)status.st_size,
                             .delivered = (uint64_t)position,
                             .is_ended = (seals & F_SEAL_GROW) != 0,
-                            .memory = TAKE_FD(held)};
+                            .memory = memory};
     return input;
 }
 

@@ -1,6 +1,7 @@
 /* output.c - splice in, pread out, holes behind. */
 #include "sandboxd/sandbox/output.h"
 
+#include "shared/base/fd.h"
 #include "shared/base/memory.h"
 
 #include <errno.h>
@@ -33,23 +34,24 @@ static uint64_t find_kept_from(int memory, const struct stat *status, uint64_t l
 
 struct output *output_new(int memory, struct error *err)
 {
-    AUTO_FD int held = memory;
     struct stat status;
-    int seals = fcntl(held, F_GET_SEALS);
-    if (fstat(held, &status) != 0 || !S_ISREG(status.st_mode) || seals < 0 || !(seals & F_SEAL_SHRINK)) {
+    int seals = fcntl(memory, F_GET_SEALS);
+    if (fstat(memory, &status) != 0 || !S_ISREG(status.st_mode) || seals < 0 || !(seals & F_SEAL_SHRINK)) {
         error_set(err, ERROR_INVALID, "an output stream's memory is not a memfd that nobody can cut");
+        fd_drop(memory);
         return NULL;
     }
-    off_t position = lseek(held, 0, SEEK_CUR);
+    off_t position = lseek(memory, 0, SEEK_CUR);
     if (position < 0 || position > status.st_size) {
         error_set(err, ERROR_INVALID, "an output stream stands beyond the end of its memory");
+        fd_drop(memory);
         return NULL;
     }
     struct output *output = memory_new(sizeof *output);
     output->references = 1;
     output->length = (uint64_t)position;
-    output->kept_from = position ? find_kept_from(held, &status, (uint64_t)position) : 0;
-    output->memory = TAKE_FD(held);
+    output->kept_from = position ? find_kept_from(memory, &status, (uint64_t)position) : 0;
+    output->memory = memory;
     return output;
 }
 
@@ -67,6 +69,14 @@ void output_release(struct output *output)
     free(output);
 }
 
+/* init has the same open file: a position that it moves would have each splice fill other pages, which nobody punches. */
+static bool is_where_it_should(const struct output *output)
+{
+    struct stat status;
+    uint64_t kept = output->length - output->kept_from;
+    return fstat(output->memory, &status) == 0 && (uint64_t)status.st_blocks * 512 <= kept + OUTPUT_SLACK_BYTES;
+}
+
 enum output_pumped output_pump(struct output *output, int pipe, uint64_t limit, size_t budget)
 {
     uint64_t length = output->length;
@@ -82,6 +92,9 @@ enum output_pumped output_pump(struct output *output, int pipe, uint64_t limit, 
         length += (uint64_t)moved;
         budget -= (size_t)moved;
         output->length = length;
+        output->is_foul = !is_where_it_should(output);
+        if (output->is_foul)
+            return OUTPUT_END;
     }
     return OUTPUT_MORE;
 }

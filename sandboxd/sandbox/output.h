@@ -23,6 +23,7 @@ const char *output_stream_name(enum output_stream stream) MUST_USE;
 struct output {
     atomic_uint references; /* private */
     int memory;             /* memfd; private */
+    bool is_foul;           /* init meddled with the memfd: the pump's loop */
     /* kept_from <= length; both only rise; written by the pumping loop alone */
     _Atomic uint64_t length;    /* bytes so far */
     _Atomic uint64_t kept_from; /* bytes before this are gone */
@@ -35,10 +36,14 @@ struct output *output_hold(struct output *output) MUST_USE;
 /** NULL is allowed. Any thread. */
 void output_release(struct output *output);
 
+/* What lies in a memfd counts for this process, whose pages splice fills, not for the sandbox. */
+#define OUTPUT_SLACK_BYTES (UINT64_C(2) << 20) /* a huge page, where shmem takes those */
+
 enum output_pumped {
     OUTPUT_EMPTY, /* nothing is in the pipe now */
     OUTPUT_MORE,  /* stopped at the budget or the limit; there may be more */
-    OUTPUT_END    /* no writer is left, or the descriptors are not what they should be */
+    OUTPUT_END    /* no writer is left, or the descriptors are not what they should be: init has moved the memfd's
+                     position, or filled it beside us, and OUTPUT_SLACK_BYTES more are there than are kept */
 };
 
 /** Moves what is in `pipe` (read end) until the stream is `limit` long, at most `budget` bytes. Never blocks. */

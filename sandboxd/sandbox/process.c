@@ -317,25 +317,40 @@ static void fill_view(struct process *process, const struct fi_started *started)
         memcpy(process->view.title, started->title, sizeof process->view.title);
 }
 
+/* Of an earlier front, if they are what they seem; then this process has fewer descriptors than that one. */
+static void note_left_out(struct sandbox *sandbox)
+{
+    sandbox->left_out++;
+    if ((sandbox->left_out & (sandbox->left_out - 1)) == 0)
+        log_warn("sandbox", "init tells of more commands than there is room for: left out sandbox=%s count=%u",
+                 sandbox->facts.id, sandbox->left_out);
+}
+
 void process_started(struct sandbox *sandbox, const struct fi_started *started, int *fds)
 {
     struct process *process = process_find(sandbox, started->id);
     if (process && process->state != PROCESS_STARTING)
         return; /* told again after a reconnection: ours are the same open files */
-    if (!process && sandbox->process_count >= FRONT_INIT_COMMANDS)
+    bool is_ours = process != NULL;
+    if (!is_ours && (sandbox->process_count >= FRONT_INIT_COMMANDS || !has_room(sandbox))) {
+        note_left_out(sandbox);
         return;
-    if (!process) {
+    }
+    if (!is_ours) {
         process = process_new(sandbox, started->id);
         process->named = true; /* perhaps */
     }
     fill_view(process, started);
     struct error err = {0};
     if (!process_open_streams(process, started, fds, &err)) {
-        log_warn("sandbox", "init told nonsense: %s sandbox=%s", err.message, sandbox->facts.id);
-        tell_over(process, NULL, &err);
+        struct error lie = err;
+        error_set(&err, ERROR_INTERNAL, "the sandbox's init does not say what it should: %s", lie.message);
+        if (is_ours) /* else no exec was recorded that this could be the end of */
+            tell_over(process, NULL, &err);
         for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
             follower_tell_failed(holder->follower, &err);
         process_free(process);
+        init_link_accuse(sandbox->link, lie.message);
         return;
     }
     process->state = PROCESS_RUNNING;

@@ -228,6 +228,8 @@ void process_output_pump(struct process_stream *stream)
     } else {
         watch(stream, true);
     }
+    if (pumped == OUTPUT_END && stream->output->is_foul) /* ends no command that runs */
+        init_link_accuse(process->sandbox->link, "an output's memory holds what did not come by its pipe");
     if (grown) {
         trim(stream, PROCESS_KEPT_BYTES, PUNCH_BYTES);
         if (process->sandbox->kept_bytes > process_kept_max(process->sandbox))

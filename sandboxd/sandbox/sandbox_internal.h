@@ -130,6 +130,7 @@ struct sandbox {
     struct loop_timer *forget_timer;
     uint64_t kept_bytes; /* over all streams */
     int64_t descriptors; /* open for its commands */
+    unsigned left_out;   /* commands that init told of, without room for them */
     int wide_pipes;
     uint64_t hold_until; /* boot ns; 0: over */
     struct loop_timer *hold_timer;

@@ -366,10 +366,103 @@ bool fd_remove_tree(const char *path, struct error *err)
 
 /* --- messages with descriptors --- */
 
+/* SCM_MAX_FD: no message has more, so none is cut, and none of its descriptors is closed by the kernel in our name. */
+enum { SENT_FDS_MAX = 253, NESTED_MAX = 8 };
+
 union control {
     struct cmsghdr header; /* for its alignment */
-    char bytes[CMSG_SPACE(sizeof(int) * FD_MESSAGE_FDS)];
+    char bytes[CMSG_SPACE(sizeof(int) * SENT_FDS_MAX)];
 };
+
+static void drop(int fd, int depth);
+
+/* The descriptors of a message: the first FD_MESSAGE_FDS into `to`, the others are dropped. How many came. */
+static size_t take_descriptors(struct msghdr *message, int to[static FD_MESSAGE_FDS], int depth)
+{
+    size_t count = 0;
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t here = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < here; i++, count++) {
+            int fd = -1;
+            memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
+            if (count < FD_MESSAGE_FDS)
+                to[count] = fd;
+            else
+                drop(fd, depth);
+        }
+    }
+    return count;
+}
+
+/* What was sent over a UNIX socket and not received holds descriptors, too. After the shutdown no more comes. */
+static void empty(int socket, int depth)
+{
+    union control control = {0};
+    char byte;
+    struct iovec piece = {.iov_base = &byte, .iov_len = sizeof byte};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control.bytes};
+    bool is_stream = false;
+    int type = 0, taken[FD_MESSAGE_FDS];
+    socklen_t size = sizeof type;
+    is_stream = getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
+    (void)shutdown(socket, SHUT_RDWR);
+    for (;;) {
+        message.msg_controllen = sizeof control.bytes;
+        ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+        if ((got < 0 && errno != EINTR) || (got == 0 && is_stream))
+            return;
+        size_t count = got < 0 ? 0 : take_descriptors(&message, taken, depth);
+        for (size_t i = 0; i < count && i < FD_MESSAGE_FDS; i++)
+            drop(taken[i], depth);
+        if (got == 0 && count == 0)
+            return;
+    }
+}
+
+static void drop(int fd, int depth)
+{
+    const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    int domain = 0, is_listening = 0;
+    socklen_t size = sizeof domain;
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0) {
+        size = sizeof is_listening;
+        (void)getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &size);
+        if (domain == AF_UNIX && depth < NESTED_MAX) {
+            for (int one; is_listening && fd_set_nonblocking(fd, NULL) && (one = accept(fd, NULL, NULL)) >= 0;)
+                drop(one, depth + 1);
+            empty(fd, depth + 1);
+        } else if (domain == AF_INET || domain == AF_INET6) {
+            (void)connect(fd, &nobody, sizeof nobody); /* what it still had to send is given up */
+        }
+        fd_disarm(fd);
+    }
+    close(fd);
+}
+
+void fd_disarm(int fd)
+{
+    static const struct linger NEVER = {0};
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &NEVER, sizeof NEVER);
+}
+
+void fd_drop(int fd)
+{
+    if (fd >= 0)
+        drop(fd, 0);
+}
+
+void fd_drop_all(const int *fds, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        fd_drop(fds[i]);
+}
+
+void fd_empty(int socket)
+{
+    empty(socket, 0);
+}
 
 bool fd_send_message(int socket, const void *data, size_t size, const int *fds, size_t fd_count, struct error *err)
 {
@@ -397,26 +490,6 @@ bool fd_send_message(int socket, const void *data, size_t size, const int *fds, 
     }
 }
 
-/* Copies the descriptors of a received message; those beyond FD_MESSAGE_FDS are counted and closed. */
-static size_t take_descriptors(struct msghdr *message, int to[static FD_MESSAGE_FDS])
-{
-    size_t count = 0;
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
-        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t here = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < here; i++, count++) {
-            int fd = -1;
-            memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
-            if (count < FD_MESSAGE_FDS)
-                to[count] = fd;
-            else
-                close(fd);
-        }
-    }
-    return count;
-}
-
 ssize_t fd_receive_message(int socket, void *data, size_t size, int fds[static FD_MESSAGE_FDS], size_t *fd_count,
                            struct error *err)
 {
@@ -433,12 +506,10 @@ ssize_t fd_receive_message(int socket, void *data, size_t size, int fds[static F
         return -1;
     }
     int taken[FD_MESSAGE_FDS];
-    size_t count = take_descriptors(&message, taken);
+    size_t count = take_descriptors(&message, taken, 0);
     bool cut = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || count > FD_MESSAGE_FDS;
-    if (cut || received == 0) {
-        for (size_t i = 0; i < count && i < FD_MESSAGE_FDS; i++)
-            close(taken[i]);
-    }
+    if (cut || received == 0)
+        fd_drop_all(taken, count < FD_MESSAGE_FDS ? count : FD_MESSAGE_FDS);
     if (cut) {
         error_set(err, ERROR_INVALID, "a message of more than %zu bytes or %d descriptors", size, FD_MESSAGE_FDS);
         return -1;

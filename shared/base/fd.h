@@ -43,6 +43,19 @@ bool fd_send_message(int socket, const void *data, size_t size, const int *fds, 
 
 /** Receives one message. Returns its size, 0 at the end of the stream, -1 on failure (system_errno EAGAIN: none there).
  *  `fds` gets up to FD_MESSAGE_FDS descriptors (O_CLOEXEC, now the caller's), *fd_count says how many. A message cut
- *  short or with too many descriptors is ERROR_INVALID, its descriptors closed. */
+ *  short or with too many descriptors is ERROR_INVALID, its descriptors dropped (fd_drop). */
 ssize_t fd_receive_message(int socket, void *data, size_t size, int fds[static FD_MESSAGE_FDS], size_t *fd_count,
                            struct error *err) MUST_USE;
+
+/** Closes a descriptor that came from somebody who is not trusted, without waiting: close(2) of a socket waits as long as
+ *  its SO_LINGER says, also when it does not block, and closing a UNIX socket closes what lies in it unread. -1 is
+ *  allowed. What a TCP connection still had to send is given up. */
+void fd_drop(int fd);
+void fd_drop_all(const int *fds, size_t count);
+
+/** The same, before the close, of a connection whose last bytes are to arrive; of what is no socket: nothing. */
+void fd_disarm(int fd);
+
+/** Ends a UNIX socket over which somebody untrusted sends messages, and drops the descriptors of those that were not
+ *  received, which closing it would close in our name. Everybody who has this end of it finds it ended. */
+void fd_empty(int socket);

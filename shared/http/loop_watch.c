@@ -1,4 +1,5 @@
 /* loop_watch.c - descriptors watched by a loop, as libh2o sockets that never read by themselves. */
+#include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/http/loop_internal.h"
 
@@ -67,6 +68,7 @@ void loop_watch_free(struct loop_watch *watch)
 {
     if (watch == NULL)
         return;
+    fd_disarm(watch->fd); /* whoever gave it may have it too, and let us wait (SO_LINGER) */
     if (watch->socket != NULL && watch->loop->evloop != NULL)
         h2o_socket_close(watch->socket);
     else

@@ -130,6 +130,9 @@ class StandIn:
 
 
 class Alone:
+    options = ()  # more words of the command line
+    environment = None
+
     def __init__(self, stand_in=None):
         self.folder = tempfile.mkdtemp(prefix="parley-alone-")
         self.state = self.folder + "/state"
@@ -152,8 +155,9 @@ class Alone:
             raise
 
     def start(self):
-        self.child = subprocess.Popen([BIN + "/parley-sandboxd", "--state", self.state, "--sandboxd-port", str(self.port)],
-                                      stdin=subprocess.DEVNULL, stderr=self.log, stdout=self.log)
+        self.child = subprocess.Popen([BIN + "/parley-sandboxd", "--state", self.state, "--sandboxd-port", str(self.port),
+                                       *self.options], stdin=subprocess.DEVNULL, stderr=self.log, stdout=self.log,
+                                      env=self.environment)
         self.await_front()
 
     def fronts(self):

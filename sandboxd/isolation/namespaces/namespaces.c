@@ -208,6 +208,7 @@ int namespaces_is_ready(struct isolation_sandbox *made, struct error *err)
 {
     int heard = recipe_hear(made, LI_READY, err);
     if (heard == 1) {
+        fd_empty(made->birth); /* its init may have said more, with descriptors: not ours to close unseen */
         close(made->birth);
         made->birth = -1;
     }
@@ -305,8 +306,10 @@ void isolation_close(struct isolation_sandbox *sandbox)
 {
     if (sandbox->init >= 0)
         close(sandbox->init);
-    if (sandbox->birth >= 0)
+    if (sandbox->birth >= 0) {
+        fd_empty(sandbox->birth);
         close(sandbox->birth);
+    }
     for (size_t i = 0; i < ISOLATION_STATS; i++) {
         if (sandbox->stats[i] >= 0)
             close(sandbox->stats[i]);

@@ -246,6 +246,17 @@ bool recipe_begin(const struct recipe_host *host, struct cgroup_slot *slot, cons
     return true;
 }
 
+/* What may go wrong in there; a token's end, say, is not its affair. */
+static void take_failure(const struct error *said, struct error *why)
+{
+    static const enum error_kind KINDS[] = {ERROR_INVALID,   ERROR_FORBIDDEN,   ERROR_NOT_FOUND, ERROR_CONFLICT,
+                                            ERROR_TOO_LARGE, ERROR_NO_CAPACITY, ERROR_DISK_FULL};
+    *why = *said;
+    why->kind = ERROR_INTERNAL;
+    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
+        why->kind = KINDS[i] == said->kind ? KINDS[i] : why->kind;
+}
+
 int recipe_hear(const struct isolation_sandbox *sandbox, uint32_t type, struct error *err)
 {
     struct launcher_init_message message;
@@ -262,9 +273,11 @@ int recipe_hear(const struct isolation_sandbox *sandbox, uint32_t type, struct e
     if (got == 0 || why.system_errno == ECONNRESET)
         error_set(&why, ERROR_GONE, "init ended before it was ready");
     else if (got > 0 && message.type == LI_FAILED)
-        why = message.as.failed;
+        take_failure(&message.as.failed, &why);
     else if (got > 0)
         error_set(&why, ERROR_INTERNAL, "init said %u out of turn", message.type);
+    else
+        why.kind = ERROR_INTERNAL; /* whatever it said, it is no fault of who asked */
     error_prefix(&why, "new sandbox");
     if (err)
         *err = why;
