@@ -69,7 +69,8 @@ void output_release(struct output *output)
     free(output);
 }
 
-/* init has the same open file: a position that it moves would have each splice fill other pages, which nobody punches. */
+/* init has the same open file: a position that it moves would have each splice fill other pages, which nobody punches.
+ */
 static bool is_where_it_should(const struct output *output)
 {
     struct stat status;

@@ -47,8 +47,8 @@ bool fd_send_message(int socket, const void *data, size_t size, const int *fds, 
 ssize_t fd_receive_message(int socket, void *data, size_t size, int fds[static FD_MESSAGE_FDS], size_t *fd_count,
                            struct error *err) MUST_USE;
 
-/** Closes a descriptor that came from somebody who is not trusted, without waiting: close(2) of a socket waits as long as
- *  its SO_LINGER says, also when it does not block, and closing a UNIX socket closes what lies in it unread. -1 is
+/** Closes a descriptor that came from somebody who is not trusted, without waiting: close(2) of a socket waits as long
+ * as its SO_LINGER says, also when it does not block, and closing a UNIX socket closes what lies in it unread. -1 is
  *  allowed. What a TCP connection still had to send is given up. */
 void fd_drop(int fd);
 void fd_drop_all(const int *fds, size_t count);

@@ -29,7 +29,7 @@ class Hostile(Alone):
     options = ("--loops", "1", "--warm", "0", "--storage", "tmpfs")
 
     def __init__(self):
-        self.count = 0
+        self.count = self.checks = 0
         super().__init__()
         try:
             self.prepare_as(NEIGHBOUR, "neighbour")
@@ -123,6 +123,7 @@ class Hostile(Alone):
     def check_neighbour(self, seconds=20):
         """It is served: a command, a file. The deadline is generous, what is attacked blocks for ever."""
         until, last = time.monotonic() + seconds, None
+        self.checks += 1  # each leaves a command that is kept for a while
         while time.monotonic() < until:
             try:
                 status, data = self.use(NEIGHBOUR, "POST", "/exec",
@@ -138,6 +139,14 @@ class Hostile(Alone):
     def front(self):
         [pid] = [pid for pid in self.fronts() if os.stat(f"/proc/{pid}").st_uid != 0]
         return pid
+
+    @staticmethod
+    def is_hostile(pid):
+        """A process that runs the hostile init (which is a memory file named parley-init, as the honest one is)."""
+        try:
+            return "parley-init" in os.readlink(f"/proc/{pid}/exe")
+        except OSError:
+            return False
 
     @staticmethod
     def descriptors(pid):

@@ -90,7 +90,8 @@ static void play_strangers(struct play *play, unsigned long count)
 /* nonsense COUNT: as many that are refused by the front. */
 static void play_nonsense(struct play *play, unsigned long count)
 {
-    int null_device = open("/dev/null", O_RDWR | O_CLOEXEC), fds[4] = {null_device, null_device, null_device, null_device};
+    int null_device = open("/dev/null", O_RDWR | O_CLOEXEC),
+        fds[4] = {null_device, null_device, null_device, null_device};
     for (unsigned long i = 0; i < count; i++) {
         char id[32];
         (void)snprintf(id, sizeof id, "nonsense-%u", play->strangers++);
@@ -109,10 +110,11 @@ static void play_bytes(const struct play *play, const char *what, const char *id
     else if (strcmp(what, "huge") == 0)
         (void)raw_send(play->connection, large, sizeof large, NULL, 0);
     else if (strcmp(what, "other-way") == 0)
-        (void)raw_send(play->connection, &(struct front_init_message){.type = FI_LISTENERS}, front_init_size(FI_LISTENERS),
-                       NULL, 0);
+        (void)raw_send(play->connection, &(struct front_init_message){.type = FI_LISTENERS},
+                       front_init_size(FI_LISTENERS), NULL, 0);
     else if (strcmp(what, "no-such") == 0)
-        (void)raw_send(play->connection, &(struct front_init_message){.type = 4711}, front_init_size(FI_CURRENT), NULL, 0);
+        (void)raw_send(play->connection, &(struct front_init_message){.type = 4711}, front_init_size(FI_CURRENT), NULL,
+                       0);
     else if (strcmp(what, "reserved") == 0)
         (void)raw_send(play->connection, &(struct front_init_message){.type = FI_CURRENT, .reserved = 1},
                        front_init_size(FI_CURRENT), NULL, 0);

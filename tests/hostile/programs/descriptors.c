@@ -112,7 +112,7 @@ int descriptor_make(const char *kind, int connection)
     static const struct {
         const char *kind, *path;
         int flags;
-    } FILES[] = {{"null", "/dev/null", O_RDWR},       {"zero", "/dev/zero", O_RDWR}, {"dir", "/tmp", O_RDONLY},
+    } FILES[] = {{"null", "/dev/null", O_RDWR},      {"zero", "/dev/zero", O_RDWR}, {"dir", "/tmp", O_RDONLY},
                  {"proc", "/proc/uptime", O_RDONLY}, {"ptmx", "/dev/ptmx", O_RDWR}, {"root", "/", O_PATH},
                  {"file", "/etc/hosts", O_RDONLY}};
     for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++) {

@@ -12,7 +12,8 @@
 
 static void dialed_send(const struct play *play, uint64_t number, int error_number, const int *fds, size_t count)
 {
-    struct front_init_message message = {.type = FI_DIALED, .as.dialed = {.number = number, .error_number = error_number}};
+    struct front_init_message message = {.type = FI_DIALED,
+                                         .as.dialed = {.number = number, .error_number = error_number}};
     (void)raw_send(play->connection, &message, front_init_size(FI_DIALED), fds, count);
 }
 

@@ -15,6 +15,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+enum { ROOM_PATIENCE = 30 }; /* s */
+
 bool raw_send(int socket, const void *data, size_t size, const int *fds, size_t count)
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * 253)] = {0};
@@ -29,7 +31,13 @@ bool raw_send(int socket, const void *data, size_t size, const int *fds, size_t 
         memcpy(control, &head, sizeof head);
         memcpy(CMSG_DATA((struct cmsghdr *)(void *)control), fds, sizeof(int) * count);
     }
-    return sendmsg(socket, &message, MSG_NOSIGNAL) == (ssize_t)size;
+    for (int i = 0; i < ROOM_PATIENCE; i++) {
+        ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+        if (sent >= 0 || errno != EAGAIN)
+            return sent == (ssize_t)size;
+        (void)poll(&(struct pollfd){.fd = socket, .events = POLLOUT}, 1, 1000);
+    }
+    return false;
 }
 
 void streams_make(int fds[static FI_FDS], int writes[static 2])
@@ -37,7 +45,8 @@ void streams_make(int fds[static FI_FDS], int writes[static 2])
     for (int i = 0; i < 2; i++) {
         int ends[2], input[2];
         fds[FI_FD_STDOUT_MEMORY + i] = memfd_create("out", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-        if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0 || fcntl(fds[FI_FD_STDOUT_MEMORY + i], F_ADD_SEALS, F_SEAL_SHRINK) < 0)
+        if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0 ||
+            fcntl(fds[FI_FD_STDOUT_MEMORY + i], F_ADD_SEALS, F_SEAL_SHRINK) < 0)
             _exit(30);
         fds[FI_FD_STDOUT_PIPE + i] = ends[0];
         writes[i] = ends[1];

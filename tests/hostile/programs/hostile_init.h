@@ -1,6 +1,6 @@
-/** hostile_init.h - the parts of a program that plays parley-init for tests/hostile: it speaks the real messages, and lies.
- *  A command's argv[0] names the attack that it begins, so that a test chooses by POST /exec; what init does before there
- *  is any command is chosen by the sandbox's name. */
+/** hostile_init.h - the parts of a program that plays parley-init for tests/hostile: it speaks the real messages, and
+ * lies. A command's argv[0] names the attack that it begins, so that a test chooses by POST /exec; what init does
+ * before there is any command is chosen by the sandbox's name. */
 #pragma once
 
 #include "sandboxd/front_files/front_files.h"
@@ -24,8 +24,8 @@ struct play {
 /** Before the sandbox lives: the dialogue with the launcher, honest unless the name begins with "li-". */
 void launcher_play(void);
 
-/** A descriptor of a kind that no honest init would send: see descriptors.c. The caller closes it. Ends the program for an
- *  unknown kind. */
+/** A descriptor of a kind that no honest init would send: see descriptors.c. The caller closes it. Ends the program for
+ * an unknown kind. */
 int descriptor_make(const char *kind, int connection);
 
 /** Any bytes with any descriptors, up to 253. False when they cannot be sent. */

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -286,6 +287,77 @@ static void test_hostile_messages(void)
     close(pair[1]);
 }
 
+/* More descriptors than fd_send_message sends. */
+static void send_forty(int socket, const int many[static 40])
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * 40)] = {0};
+    const struct cmsghdr head = {
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int) * 40)};
+    char byte = 'x';
+    struct iovec piece = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {
+        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    memcpy(control, &head, sizeof head);
+    memcpy(control + CMSG_LEN(0), many, sizeof(int) * 40);
+    CHECK(sendmsg(socket, &message, 0) == 1);
+}
+
+/* A TCP connection whose peer does not read, with bytes for it, and a minute in which close(2) waits. */
+static int lingering(void)
+{
+    static char bytes[65536];
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct linger minute = {.l_onoff = 1, .l_linger = 60};
+    socklen_t size = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener, 4) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&address, &size) == 0);
+    CHECK(connect(fd, (struct sockaddr *)&address, sizeof address) == 0);
+    while (send(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0) {
+    }
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_LINGER, &minute, sizeof minute) == 0);
+    return fd; /* the listener stays open: its end is the peer's */
+}
+
+/* Each of these would wait for a minute by close(2); the alarm ends the test. */
+static void test_drop(void)
+{
+    struct error err = {0};
+    int pair[2], inner[2], many[40], fds[FD_MESSAGE_FDS];
+    size_t count = 0;
+    char byte;
+    alarm(30);
+    fd_drop(-1);
+    fd_drop(lingering());
+    int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    fd_drop(file);
+    CHECK(fcntl(file, F_GETFD) < 0);
+
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0); /* one in a socket's queue, in another's */
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, inner) == 0);
+    int one = lingering();
+    CHECK(fd_send_message(inner[0], "x", 1, &one, 1, &err) && fd_send_message(pair[0], "x", 1, &inner[1], 1, &err));
+    close(one);
+    close(inner[1]);
+    fd_empty(pair[1]);
+    CHECK(recv(pair[0], &byte, 1, 0) <= 0); /* its peer sees the end */
+    close(pair[0]);
+    close(pair[1]);
+    close(inner[0]);
+
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0); /* more than a message may have */
+    many[0] = lingering();
+    for (size_t i = 1; i < 40; i++)
+        many[i] = fcntl(many[0], F_DUPFD_CLOEXEC, 3);
+    send_forty(pair[0], many);
+    for (size_t i = 0; i < 40; i++)
+        close(many[i]);
+    CHECK(fd_receive_message(pair[1], &byte, 1, fds, &count, &err) == -1 && err.kind == ERROR_INVALID);
+    close(pair[0]);
+    close(pair[1]);
+    alarm(0);
+}
+
 int main(void)
 {
     char template[] = "/tmp/parley-fd-test-XXXXXX";
@@ -302,6 +374,7 @@ int main(void)
     test_memfd();
     test_messages();
     test_hostile_messages();
+    test_drop();
     CHECK(chdir("/") == 0 && fd_remove_tree(folder, NULL) && !is_there(folder));
     return check_done();
 }
