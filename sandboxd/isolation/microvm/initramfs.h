@@ -1,6 +1,6 @@
-/** initramfs.h - a newc cpio archive in memory, as the kernel unpacks it into its first root file system: folders, files
- *  and their modes, all root's. Source: Documentation/driver-api/early-userspace/buffer-format.rst of Linux. Archives
- *  behind one another are one initramfs. */
+/** initramfs.h - a newc cpio archive in memory, as the kernel unpacks it into its first root file system: folders,
+ * files and their modes, all root's. Source: Documentation/driver-api/early-userspace/buffer-format.rst of Linux.
+ * Archives behind one another are one initramfs. */
 #pragma once
 
 #include "shared/base/text.h"

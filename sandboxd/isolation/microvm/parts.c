@@ -1,8 +1,8 @@
 /* parts.c - see parts.h. */
 #include "sandboxd/isolation/microvm/parts.h"
 
-#include "sandboxd/isolation/microvm/initramfs.h"
 #include "sandboxd/isolation/microvm/boot/boot.h"
+#include "sandboxd/isolation/microvm/initramfs.h"
 #include "sandboxd/isolation/microvm/microvm.h"
 #include "sandboxd/isolation/microvm/vmm.h"
 #include "shared/base/fd.h"
@@ -19,9 +19,14 @@ enum { KERNEL_BYTES_MAX = 128 * 1024 * 1024, PROGRAM_BYTES_MAX = 64 * 1024 * 102
 #define FILE_SERVER "/usr/lib/qemu/virtiofsd"
 
 /* In the order in which each finds what it needs. One that the kernel has built in is left out. */
-static const char *const MODULES[] = {
-    "drivers/virtio/virtio_ring", "drivers/virtio/virtio", "drivers/virtio/virtio_mmio", "net/core/failover",
-    "drivers/net/net_failover",   "drivers/net/virtio_net", "fs/fuse/fuse",              "fs/fuse/virtiofs"};
+static const char *const MODULES[] = {"drivers/virtio/virtio_ring",
+                                      "drivers/virtio/virtio",
+                                      "drivers/virtio/virtio_mmio",
+                                      "net/core/failover",
+                                      "drivers/net/net_failover",
+                                      "drivers/net/virtio_net",
+                                      "fs/fuse/fuse",
+                                      "fs/fuse/virtiofs"};
 
 /* --- where they are --- */
 
@@ -41,8 +46,7 @@ char *parts_find_modules(const char *kernel, struct error *err)
 
 static bool check_file(const char *path, int access_mode, const char *what, const char *how, struct error *err)
 {
-    return access(path, access_mode) == 0 ||
-           error_set(err, ERROR_NOT_FOUND, "%s: no %.96s; %s", what, path, how);
+    return access(path, access_mode) == 0 || error_set(err, ERROR_NOT_FOUND, "%s: no %.96s; %s", what, path, how);
 }
 
 static char *name_program(const struct parts_settings *settings, const char *name)
@@ -72,8 +76,7 @@ bool parts_check(const struct parts_settings *settings, struct error *err)
     if (!settings->kernel)
         return error_set(err, ERROR_NOT_FOUND, "microvm_kernel is not set: the path of a vmlinuz; %s", HOW);
     AUTO_FREE char *modules = parts_find_modules(settings->kernel, err);
-    return modules && check_programs(settings, err) &&
-           check_file(settings->kernel, R_OK, "microvm_kernel", HOW, err) &&
+    return modules && check_programs(settings, err) && check_file(settings->kernel, R_OK, "microvm_kernel", HOW, err) &&
            check_file(modules, R_OK | X_OK, "microvm_kernel", HOW, err);
 }
 
@@ -112,23 +115,25 @@ static bool add_modules(struct initramfs *initramfs, const char *folder, struct 
     return true;
 }
 
-static void add_arguments(struct initramfs *initramfs, const struct parts_front *front)
+/* Each with its NUL. */
+static void add_texts(struct initramfs *initramfs, const char *name, const char *const *texts)
 {
     AUTO_TEXT all = {0};
-    for (const char *const *argument = front->arguments; *argument; argument++)
-        text_append(&all, *argument, strlen(*argument) + 1);
-    initramfs_add_file(initramfs, BOOT_ARGUMENTS, 0644, all.data, all.length);
+    for (const char *const *text = texts; *text; text++)
+        text_append(&all, *text, strlen(*text) + 1);
+    initramfs_add_file(initramfs, name, 0644, all.data, all.length);
 }
 
-static bool make_initramfs(const struct parts_settings *settings, const struct parts_front *front, struct initramfs *made,
-                           struct error *err)
+static bool make_initramfs(const struct parts_settings *settings, const struct parts_front *front,
+                           struct initramfs *made, struct error *err)
 {
     static const char NETWORK[] = VMM_GUEST_ADDRESS " " VMM_GUEST_NETMASK "\n";
     AUTO_FREE char *modules = parts_find_modules(settings->kernel, err);
     AUTO_FREE char *boot = name_program(settings, MICROVM_PROGRAM "-boot");
     if (!modules || !add_file(made, BOOT_PROGRAM, 0755, boot, err) || !add_modules(made, modules, err))
         return false;
-    add_arguments(made, front);
+    add_texts(made, BOOT_ARGUMENTS, front->arguments);
+    add_texts(made, BOOT_ENVIRONMENT, front->environment);
     initramfs_add_file(made, BOOT_NETWORK, 0644, NETWORK, sizeof NETWORK - 1);
     initramfs_end(made);
     return true;

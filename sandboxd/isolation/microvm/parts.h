@@ -15,7 +15,8 @@ struct parts_settings {
 
 /** What the guest's front is started with, in the guest. */
 struct parts_front {
-    const char *const *arguments; /* argv, NULL-terminated */
+    const char *const *arguments;   /* argv, NULL-terminated */
+    const char *const *environment; /* NULL-terminated */
 };
 
 /** The folder of the kernel's modules: of "DIR/vmlinuz-VERSION" it is DIR/../lib/modules/VERSION, which is right for an

@@ -40,7 +40,8 @@ bool vmm_argument(struct vmm_command *command, struct error *err, const char *fo
 bool vmm_memory(const struct vmm *vmm, uint64_t sandbox_bytes, uint64_t *guest_bytes, struct error *err)
 {
     if (sandbox_bytes < vmm->overhead_bytes + GUEST_MIN_BYTES)
-        return error_set(err, ERROR_INVALID, "memory_mb must be at least %" PRIu64 " with isolation microvm, not %" PRIu64,
+        return error_set(err, ERROR_INVALID,
+                         "memory_mb must be at least %" PRIu64 " with isolation microvm, not %" PRIu64,
                          (vmm->overhead_bytes + GUEST_MIN_BYTES) / MIB, sandbox_bytes / MIB);
     *guest_bytes = (sandbox_bytes - vmm->overhead_bytes) / MIB * MIB;
     return true;

@@ -21,18 +21,19 @@
 #define VMM_GUEST_ADDRESS "10.0.2.15"
 #define VMM_GUEST_NETMASK "255.255.255.0"
 
-#define VMM_CPUS_MAX 8
+#define VMM_CPUS_MAX      8
 
 /** One machine. Descriptors are borrowed; they are read through /proc/self/fd. */
 struct vmm_machine {
-    int kernel;    /* bzImage */
-    int initramfs; /* one or more newc archives */
+    int kernel;            /* bzImage */
+    int initramfs;         /* one or more newc archives */
     uint64_t memory_bytes; /* of the guest; whole MiB */
-    uint32_t cpus;         /* 1..VMM_CPUS_MAX */
-    int root_server; /* connected to the vhost-user file system server */
-    int console;     /* where the serial console is written to: a pipe */
-    uint16_t host_port;      /* on 127.0.0.1 of the monitor's network namespace ... */
-    uint16_t guest_port;     /* ... leads to this one of VMM_GUEST_ADDRESS */
+    uint32_t tsc_khz;    /* of this machine's time stamp counter, which an interpreted guest reads too; 0: not known */
+    uint32_t cpus;       /* 1..VMM_CPUS_MAX */
+    int root_server;     /* connected to the vhost-user file system server */
+    int console;         /* where the serial console is written to: a pipe */
+    uint16_t host_port;  /* on 127.0.0.1 of the monitor's network namespace ... */
+    uint16_t guest_port; /* ... leads to this one of VMM_GUEST_ADDRESS */
 };
 
 enum { VMM_ARGUMENTS_MAX = 64, VMM_TEXT_BYTES = 4096 };
@@ -47,8 +48,8 @@ struct vmm_command {
 
 struct vmm {
     const char *name;
-    const char *program; /* where Debian has it */
-    const char *package; /* that holds it */
+    const char *program;     /* where Debian has it */
+    const char *package;     /* that holds it */
     uint64_t overhead_bytes; /* that the monitor takes beyond the guest's memory */
     /** Writes the whole command line; `program` is argv[0]. ERROR_INVALID when it does not fit, or the monitor cannot
      *  make such a machine. */

@@ -8,8 +8,10 @@
 
 static const uint64_t MIB = 1024ULL * 1024;
 
-/* `reboot=t`: a machine without keyboard controller ends by a triple fault, which -no-reboot makes an end of QEMU. */
-#define KERNEL_COMMAND_LINE "console=ttyS0 loglevel=1 reboot=t panic=-1 random.trust_cpu=on"
+/* `reboot=t`: a machine without keyboard controller ends by a triple fault, which -no-reboot makes an end of QEMU. The
+ * time stamp counter: a guest that is interpreted on a busy machine fails to measure it against its timer, and then
+ * waits for ever; so it is told, and not to doubt it either. */
+#define KERNEL_COMMAND_LINE "console=ttyS0 quiet loglevel=1 reboot=t panic=-1 tsc=reliable random.trust_cpu=on"
 
 static bool describe_machine(const struct vmm_machine *machine, struct vmm_command *command, struct error *err)
 {
@@ -41,7 +43,8 @@ static bool describe_devices(const struct vmm_machine *machine, struct vmm_comma
                         "user,id=network,restrict=on,ipv6=off,hostfwd=tcp:127.0.0.1:%" PRIu16 "-%s:%" PRIu16,
                         machine->host_port, VMM_GUEST_ADDRESS, machine->guest_port) &&
            vmm_argument(command, err, "-device") && vmm_argument(command, err, "virtio-net-device,netdev=network") &&
-           vmm_argument(command, err, "-chardev") && vmm_argument(command, err, "file,id=console,path=/proc/self/fd/%d", machine->console) &&
+           vmm_argument(command, err, "-chardev") &&
+           vmm_argument(command, err, "file,id=console,path=/proc/self/fd/%d", machine->console) &&
            vmm_argument(command, err, "-serial") && vmm_argument(command, err, "chardev:console");
 }
 
@@ -53,7 +56,10 @@ static bool describe(const struct vmm_machine *machine, const char *program, str
            describe_devices(machine, command, err) && vmm_argument(command, err, "-kernel") &&
            vmm_argument(command, err, "/proc/self/fd/%d", machine->kernel) && vmm_argument(command, err, "-initrd") &&
            vmm_argument(command, err, "/proc/self/fd/%d", machine->initramfs) &&
-           vmm_argument(command, err, "-append") && vmm_argument(command, err, KERNEL_COMMAND_LINE);
+           vmm_argument(command, err, "-append") &&
+           (machine->tsc_khz
+                ? vmm_argument(command, err, KERNEL_COMMAND_LINE " tsc_early_khz=%" PRIu32, machine->tsc_khz)
+                : vmm_argument(command, err, KERNEL_COMMAND_LINE));
 }
 
 /* Beyond the guest's memory: 32 MiB of translated code, QEMU and its libraries, and the file server with what it

@@ -8,11 +8,12 @@
 #include "shared/base/error.h"
 
 /* Names in the initramfs (microvm/initramfs.h writes them). */
-#define BOOT_PROGRAM   "init"
-#define BOOT_MODULES   "modules"   /* NN-name.ko, loaded in the order of their names */
-#define BOOT_ARGUMENTS "arguments" /* argv of the guest's front, each with a NUL behind it */
-#define BOOT_LETTER    "letter"    /* 0400; removed once it is read */
-#define BOOT_NETWORK   "network"   /* "ADDRESS NETMASK" of eth0 */
+#define BOOT_PROGRAM     "init"
+#define BOOT_MODULES     "modules"     /* NN-name.ko, loaded in the order of their names */
+#define BOOT_ARGUMENTS   "arguments"   /* argv of the guest's front, each with a NUL behind it */
+#define BOOT_ENVIRONMENT "environment" /* its environment, likewise */
+#define BOOT_LETTER      "letter"      /* 0400; removed once it is read */
+#define BOOT_NETWORK     "network"     /* "ADDRESS NETMASK" of eth0 */
 
 /** Loads all of /modules. ERROR_INTERNAL names the one that failed. */
 bool boot_load_modules(struct error *err) MUST_USE;

@@ -12,24 +12,24 @@
 #include <sys/reboot.h>
 #include <sys/wait.h>
 
-enum { FRONT_ARGUMENTS = 32, ARGUMENTS_BYTES = 4096, LETTER_BYTES = 64 * 1024 };
+enum { FRONT_TEXTS = 32, TEXTS_BYTES = 4096, LETTER_BYTES = 64 * 1024 };
 
 /* What the guest's front is started with. */
 struct front {
-    char *text;
-    char *arguments[FRONT_ARGUMENTS + 1];
+    char *arguments[FRONT_TEXTS + 1], *environment[FRONT_TEXTS + 1];
     int letter; /* to read it from */
 };
 
-static bool read_arguments(struct front *front, struct error *err)
+/* Borrowed from memory that is never freed: it is needed until execve(2). */
+static bool read_texts(const char *path, char *list[static FRONT_TEXTS + 1], struct error *err)
 {
     size_t size = 0, count = 0;
-    front->text = fd_read_file("/" BOOT_ARGUMENTS, ARGUMENTS_BYTES, &size, err);
-    if (!front->text)
+    char *text = fd_read_file(path, TEXTS_BYTES, &size, err);
+    if (!text)
         return false;
-    for (char *at = front->text; at < front->text + size && count < FRONT_ARGUMENTS; at += strlen(at) + 1)
-        front->arguments[count++] = at;
-    return count > 0 || error_set(err, ERROR_INVALID, "/" BOOT_ARGUMENTS " is empty");
+    for (char *at = text; at < text + size && count < FRONT_TEXTS; at += strlen(at) + 1)
+        list[count++] = at;
+    return count > 0 || error_set(err, ERROR_INVALID, "%s is empty", path);
 }
 
 /* Into a pipe: when it has been read it is nowhere in this machine but in the reader. */
@@ -54,23 +54,22 @@ static bool read_letter(struct front *front, struct error *err)
 
 static pid_t start_front(const struct front *front, struct error *err)
 {
-    static char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    char *environment[] = {path, NULL};
     pid_t pid = fork();
     if (pid < 0)
         error_set_errno(err, ERROR_INTERNAL, "fork");
     if (pid != 0)
         return pid;
     if (dup2(front->letter, STDIN_FILENO) == STDIN_FILENO && setsid() > 0)
-        execve(front->arguments[0], front->arguments, environment);
+        execve(front->arguments[0], front->arguments, front->environment);
     (void)fprintf(stderr, "microvm: start %s: %s\n", front->arguments[0], strerror(errno));
     _exit(127);
 }
 
 static bool boot(struct front *front, struct error *err)
 {
-    return read_arguments(front, err) && read_letter(front, err) && boot_load_modules(err) &&
-           boot_raise_network(err) && boot_enter_root(err);
+    return read_texts("/" BOOT_ARGUMENTS, front->arguments, err) &&
+           read_texts("/" BOOT_ENVIRONMENT, front->environment, err) && read_letter(front, err) &&
+           boot_load_modules(err) && boot_raise_network(err) && boot_enter_root(err);
 }
 
 /* Until the front ends; orphans of the sandbox's commands come here too. */

@@ -22,6 +22,7 @@ static const struct mount_row {
     {"tmpfs", "dev", "mode=0755,size=64k", MS_NOSUID | MS_NOEXEC, 0755},
     {"devpts", "dev/pts", "newinstance,ptmxmode=0666,mode=0620,gid=5", MS_NOSUID | MS_NOEXEC, 0755},
     {"tmpfs", "dev/shm", "mode=1777,size=64m", MS_NOSUID | MS_NODEV, 01777},
+    {"tmpfs", "run", "mode=0755,size=16m", MS_NOSUID | MS_NODEV, 0755},
 };
 
 static const struct node_row {

@@ -1,8 +1,8 @@
 /* machine.c - the letter, and the initramfs that brings it in: see monitor.h. */
 #include "sandboxd/isolation/microvm/monitor/monitor.h"
 
-#include "sandboxd/isolation/microvm/initramfs.h"
 #include "sandboxd/isolation/microvm/boot/boot.h"
+#include "sandboxd/isolation/microvm/initramfs.h"
 #include "sandboxd/isolation/microvm/microvm.h"
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"

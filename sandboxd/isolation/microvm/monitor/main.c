@@ -101,6 +101,7 @@ static bool start(struct running *running, const struct vmm *vmm, struct vmm_mac
     machine->initramfs = initramfs;
     machine->root_server = connected;
     machine->console = errors;
+    machine->tsc_khz = machine_measure_tsc();
     return (running->files = programs_start_files(listener, errors, err)) > 0 &&
            (running->machine = programs_start_machine(vmm, machine, errors, err)) > 0 &&
            (running->probe = programs_start_probe(machine->host_port, err)) > 0;

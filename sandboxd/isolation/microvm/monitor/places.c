@@ -17,7 +17,7 @@
 #define STAGE_SLOT STAGE "/slot" /* what the guest gets */
 #define STAGE_ROOT STAGE "/root" /* the programs' root */
 
-static const char *const FOLDERS[] = {STAGE_SLOT,        STAGE_ROOT,        STAGE_ROOT "/usr",         STAGE_ROOT "/proc",
+static const char *const FOLDERS[] = {STAGE_SLOT,        STAGE_ROOT,        STAGE_ROOT "/usr",      STAGE_ROOT "/proc",
                                       STAGE_ROOT "/dev", STAGE_ROOT "/tmp", STAGE_ROOT PLACES_FILES};
 static const char *const LINKS[] = {"bin", "sbin", "lib", "lib32", "lib64"}; /* to usr/..., as Debian has it */
 

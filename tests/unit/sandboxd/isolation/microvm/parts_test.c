@@ -9,13 +9,17 @@
 
 #include <sys/stat.h>
 
-static const char *const DRIVERS[] = {"drivers/virtio/virtio_ring", "drivers/virtio/virtio",
-                                      "drivers/virtio/virtio_mmio", "net/core/failover",
-                                      "drivers/net/net_failover",   "drivers/net/virtio_net",
+static const char *const DRIVERS[] = {"drivers/virtio/virtio_ring",
+                                      "drivers/virtio/virtio",
+                                      "drivers/virtio/virtio_mmio",
+                                      "net/core/failover",
+                                      "drivers/net/net_failover",
+                                      "drivers/net/virtio_net",
                                       "fs/fuse/virtiofs"};
 static char scratch[] = "/tmp/parley-parts-XXXXXX";
 static const char *const ARGUMENTS[] = {"/bin/front", "--guest", NULL};
-static const struct parts_front FRONT = {.arguments = ARGUMENTS};
+static const char *const ENVIRONMENT[] = {"PATH=/bin", NULL};
+static const struct parts_front FRONT = {.arguments = ARGUMENTS, .environment = ENVIRONMENT};
 
 static void write_file(const char *path, const char *text, mode_t mode)
 {
@@ -43,8 +47,8 @@ static void test_modules_lie_beside_the_kernel(void)
     struct error err = {0};
     AUTO_FREE char *installed = parts_find_modules("/boot/vmlinuz-6.1.0-56-cloud-amd64", &err);
     CHECK_TEXT(installed, "/boot/../lib/modules/6.1.0-56-cloud-amd64");
-    static const char *const WRONG[] = {"vmlinuz-6.1", "/boot/vmlinuz", "/boot/vmlinuz-", "/boot/bzImage-6.1",
-                                        "/boot/vmlinuz-../x", ""};
+    static const char *const WRONG[] = {"vmlinuz-6.1",       "/boot/vmlinuz",      "/boot/vmlinuz-",
+                                        "/boot/bzImage-6.1", "/boot/vmlinuz-../x", ""};
     for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++) {
         err = (struct error){0};
         CHECK(parts_find_modules(WRONG[i], &err) == NULL && err.kind == ERROR_INVALID);
@@ -85,7 +89,8 @@ static void test_the_folder_holds_all(void)
     AUTO_FREE char *monitor = memory_printf("%s/" MICROVM_PROGRAM, folder);
     AUTO_FREE char *bytes = fd_read_file(initramfs, 1 << 20, &size, &err);
     CHECK(bytes && size % 512 == 0);
-    CHECK(bytes && contains(bytes, size, "modules/00-virtio_ring.ko") && contains(bytes, size, "modules/07-virtiofs.ko"));
+    CHECK(bytes && contains(bytes, size, "modules/00-virtio_ring.ko") &&
+          contains(bytes, size, "modules/07-virtiofs.ko"));
     CHECK(bytes && !contains(bytes, size, "modules/06-fuse.ko")); /* built in */
     CHECK(bytes && memmem(bytes, size, "/bin/front\0--guest", 19) != NULL);
     CHECK(bytes && memmem(bytes, size, "boot program", 12) != NULL);

@@ -47,6 +47,17 @@ static void test_qemu_is_told_all(void)
     CHECK(has(&command, "hostfwd=tcp:127.0.0.1:4001-10.0.2.15:4002"));
 }
 
+/* A guest that measures it itself hangs on a busy machine. */
+static void test_qemu_tells_the_counters_speed(void)
+{
+    static struct vmm_command command;
+    struct error err = {0};
+    struct vmm_machine machine = MACHINE;
+    CHECK(vmm_qemu.describe(&machine, "q", &command, &err) && !has(&command, "tsc_early_khz"));
+    machine.tsc_khz = 2596122;
+    CHECK(vmm_qemu.describe(&machine, "q", &command, &err) && has(&command, " tsc_early_khz=2596122"));
+}
+
 /* The hardware's virtualisation is not asked for: it need not be there; and the guest reaches nothing by its card. */
 static void test_qemu_is_held(void)
 {
@@ -98,6 +109,7 @@ static void test_a_command_line_is_bounded(void)
 int main(void)
 {
     test_qemu_is_told_all();
+    test_qemu_tells_the_counters_speed();
     test_qemu_is_held();
     test_memory_leaves_room_for_the_monitor();
     test_cpus();
