@@ -99,13 +99,15 @@ enum isolation_lack {
     ISOLATION_NO_VOLUMES = 1 << 2,
     ISOLATION_NO_ROOT = 1 << 3,       /* commands as root */
     ISOLATION_NO_ENTRYPOINT = 1 << 4, /* a command that is started with it */
-    ISOLATION_LACKS = 5
+    ISOLATION_NO_RESIZE = 1 << 5,     /* another memory limit than it was made with */
+    ISOLATION_LACKS = 6
 };
 
 struct isolation_backend {
     const char *name; /* as leases, heartbeats and doctor show it */
     bool is_guest;    /* what runs inside is parley-sandboxd --guest: requests are relayed to it */
     unsigned lacks;   /* bits of enum isolation_lack */
+    uint64_t memory_min_bytes; /* the least that a sandbox can be had with; 0: no more than others */
     /** Prepares the host once (own cgroup subtree, skeletons); a layer that cannot be had is an error. */
     bool (*start)(const char *state_folder, struct error *err);
     /** Tells each layer; returns how many. Changes nothing. */
@@ -138,7 +140,11 @@ struct isolation_backend {
     void (*stop)(void);
 };
 
-extern const struct isolation_backend isolation_namespaces, isolation_gvisor;
+extern const struct isolation_backend isolation_namespaces, isolation_gvisor, isolation_microvm;
+
+/** What microvm is made of, before its start or probe: the settings microvm_kernel (NULL: not set) and microvm_vmm. Both
+ *  are borrowed for good. */
+void isolation_microvm_choose(const char *kernel, const char *vmm);
 
 /* ---- which there are (registry.c) ---- */
 

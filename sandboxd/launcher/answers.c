@@ -321,7 +321,10 @@ static void answer_limits(struct dialogue *dialogue, uint64_t request, const str
     struct fl_limits limits = {0};
     struct policy policy = dialogue_policy(dialogue);
     struct sandbox *sandbox = find_living(dialogue, change->id, &err);
-    if (sandbox && policy_judge_limits(&policy, &sandbox->record.limits, &change->limits, &limits, &err) &&
+    const uint64_t memory = change->limits.memory_bytes;
+    bool is_resize = sandbox && memory != 0 && memory != sandbox->record.limits.memory_bytes;
+    if (sandbox && (!is_resize || policy_judge_lack(sandbox->backend, ISOLATION_NO_RESIZE, &err)) &&
+        policy_judge_limits(&policy, &sandbox->record.limits, &change->limits, &limits, &err) &&
         sandboxes_limit(dialogue->sandboxes, sandbox, &limits, &err))
         say_sandbox(dialogue, request, sandbox, true, false);
     else

@@ -115,6 +115,7 @@ int launcher_doctor(const struct settings *settings, const struct error *why, co
 {
     struct isolation_offer offer = {0};
     (void)!isolation_offer_parse(settings ? settings->isolation : "namespaces", &offer, NULL);
+    isolation_microvm_choose(settings ? settings->microvm_kernel : NULL, settings ? settings->microvm_vmm : "qemu");
     isolation_allow_missing_limits(settings && strcmp(settings->missing_limits, "allow") == 0);
     bool are_active = tell_isolation(&offer);
     are_active = (!rootless || tell("rootless", false, rootless->message)) && are_active;

@@ -200,6 +200,7 @@ static bool open_networks(struct house *house, const struct settings *settings, 
 static bool start_isolation(struct house *house, const struct settings *settings, struct error *err)
 {
     struct isolation_offer offer;
+    isolation_microvm_choose(settings->microvm_kernel, settings->microvm_vmm);
     if (!isolation_offer_parse(settings->isolation, &offer, err))
         return false;
     for (size_t i = 0; i < offer.count; i++) {

@@ -164,13 +164,24 @@ bool policy_judge_lack(const struct isolation_backend *backend, enum isolation_l
            error_set(err, ERROR_INVALID, "a sandbox of isolation %s cannot have %s", backend->name, what);
 }
 
+/* A guest has a kernel and a monitor to feed. */
+static bool judge_least_memory(const struct isolation_backend *backend, const struct fl_limits *limits,
+                               struct error *err)
+{
+    if (limits->memory_bytes >= backend->memory_min_bytes)
+        return true;
+    return error_set(err, ERROR_INVALID, "memory_mb must be at least %" PRIu64 " with isolation %s, not %" PRIu64,
+                     backend->memory_min_bytes / MIB, backend->name, limits->memory_bytes / MIB);
+}
+
 static bool judge_isolation(const struct policy *policy, const struct fl_prepare *prepare, struct error *err)
 {
     const struct isolation_backend *backend = isolation_choose(policy->offer, prepare->isolation, err);
     if (!backend)
         return false;
     return (prepare->network.mode == FL_NETWORK_NONE || policy_judge_lack(backend, ISOLATION_NO_EGRESS, err)) &&
-           (prepare->volume_count == 0 || policy_judge_lack(backend, ISOLATION_NO_VOLUMES, err));
+           (prepare->volume_count == 0 || policy_judge_lack(backend, ISOLATION_NO_VOLUMES, err)) &&
+           judge_least_memory(backend, &prepare->limits, err);
 }
 
 bool policy_judge(const struct policy *policy, const struct fl_prepare *prepare, int64_t now_wall_ms,

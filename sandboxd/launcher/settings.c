@@ -30,6 +30,8 @@ static const struct config_row ROWS[] = {
     {"disk_mb_max", CONFIG_NUMBER, FIELD(disk_mb_max), "65536", 1, 1 << 24, "MiB, of one sandbox"},
     {"pids_max", CONFIG_NUMBER, FIELD(pids_max), "32768", 16, 1000000, "processes and threads of one sandbox"},
     {"isolation", CONFIG_TEXT, FIELD(isolation), "namespaces", 0, 0, "levels offered, the first is auto: see --doctor"},
+    {"microvm_kernel", CONFIG_TEXT, FIELD(microvm_kernel), NULL, 0, 0, "vmlinuz-VERSION, with ../lib/modules/VERSION"},
+    {"microvm_vmm", CONFIG_TEXT, FIELD(microvm_vmm), "qemu", 0, 0, "monitor of isolation microvm: qemu"},
     {"storage", CONFIG_TEXT, FIELD(storage), "auto", 0, 0, "where sandboxes write: auto, btrfs, tmpfs or folder"},
     {"pool_mb_max", CONFIG_NUMBER, FIELD(pool_mb_max), "0", 0, 1 << 30, "MiB of the btrfs pool, 0: half of the free"},
     {"warm", CONFIG_NUMBER, FIELD(warm), "2", 0, 1000, "sandboxes kept ready for each template; 0 none"},

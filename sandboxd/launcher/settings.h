@@ -24,6 +24,8 @@ struct settings {
     int64_t disk_mb_max;    /* of one sandbox; MiB */
     int64_t pids_max;       /* of one sandbox */
     char *isolation;        /* "namespaces,gvisor": the levels offered (isolation/isolation.h); the first is "auto" */
+    char *microvm_kernel;   /* of the guests of isolation microvm: a vmlinuz-VERSION; NULL: none */
+    char *microvm_vmm;      /* their monitor: qemu (isolation/microvm/vmm.h) */
     char *storage;          /* where sandboxes write: auto, btrfs, tmpfs, folder (storage/storage.h) */
     int64_t pool_mb_max;    /* MiB the btrfs pool may grow to; 0: half of what is free when it is made */
     int64_t warm;           /* sandboxes kept ready for each template; 0 none */

@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 static const uint64_t MIB = 1024ULL * 1024;
-static const uint64_t GUEST_MIN_BYTES = 128ULL * 1024 * 1024; /* the kernel, its initramfs, and the guest's front */
 
 static const struct vmm *const VMMS[] = {&vmm_qemu};
 
@@ -39,10 +38,10 @@ bool vmm_argument(struct vmm_command *command, struct error *err, const char *fo
 
 bool vmm_memory(const struct vmm *vmm, uint64_t sandbox_bytes, uint64_t *guest_bytes, struct error *err)
 {
-    if (sandbox_bytes < vmm->overhead_bytes + GUEST_MIN_BYTES)
+    if (sandbox_bytes < VMM_SANDBOX_MIN_BYTES)
         return error_set(err, ERROR_INVALID,
                          "memory_mb must be at least %" PRIu64 " with isolation microvm, not %" PRIu64,
-                         (vmm->overhead_bytes + GUEST_MIN_BYTES) / MIB, sandbox_bytes / MIB);
+                         (uint64_t)VMM_SANDBOX_MIN_BYTES / MIB, sandbox_bytes / MIB);
     *guest_bytes = (sandbox_bytes - vmm->overhead_bytes) / MIB * MIB;
     return true;
 }

@@ -21,7 +21,10 @@
 #define VMM_GUEST_ADDRESS "10.0.2.15"
 #define VMM_GUEST_NETMASK "255.255.255.0"
 
-#define VMM_CPUS_MAX      8
+/** The least memory of a sandbox, with whatever monitor. */
+#define VMM_SANDBOX_MIN_BYTES (256ULL << 20)
+
+#define VMM_CPUS_MAX          8
 
 /** One machine. Descriptors are borrowed; they are read through /proc/self/fd. */
 struct vmm_machine {

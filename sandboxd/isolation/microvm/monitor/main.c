@@ -1,4 +1,4 @@
-/* main.c - parley-microvm: see monitor.h. Usage: parley-microvm VMM MEMORY_MIB CPU_MILLI, by the keeper only: what
+/* main.c - parley-microvm: see monitor.h. Usage: parley-microvm VMM MEMORY_MIB CPUS, by the keeper only: what
  * the sandbox is held to. Ends with 0 when the guest powered off, else with 1 and a line that says why. */
 #include "sandboxd/isolation/microvm/monitor/monitor.h"
 
@@ -36,14 +36,14 @@ struct running {
 static bool read_arguments(int argc, char *argv[], const struct vmm **vmm, struct vmm_machine *machine,
                            struct error *err)
 {
-    uint64_t memory_mib, cpu_milli;
+    uint64_t memory_mib, cpus;
     if (argc != 4 || !text_parse_u64(argv[2], strlen(argv[2]), 1 << 24, &memory_mib) ||
-        !text_parse_u64(argv[3], strlen(argv[3]), UINT32_MAX, &cpu_milli))
-        return error_set(err, ERROR_INVALID, "usage: " MICROVM_PROGRAM " VMM MEMORY_MIB CPU_MILLI");
+        !text_parse_u64(argv[3], strlen(argv[3]), UINT32_MAX / 1000, &cpus))
+        return error_set(err, ERROR_INVALID, "usage: " MICROVM_PROGRAM " VMM MEMORY_MIB CPUS");
     *vmm = vmm_find(argv[1], err);
     if (!*vmm || !vmm_memory(*vmm, memory_mib * MIB, &machine->memory_bytes, err))
         return false;
-    machine->cpus = vmm_cpus((uint32_t)cpu_milli);
+    machine->cpus = vmm_cpus((uint32_t)cpus * 1000);
     machine->host_port = machine->guest_port = MICROVM_PORT;
     return true;
 }
