@@ -3,6 +3,7 @@ harm: names that lead out, a form without end, ten thousand parts, endless heads
 import http.client
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -97,6 +98,16 @@ class Upload(unittest.TestCase):
         self.error(self.post("/etc", form(part("x", b"x"))), 403, "FORBIDDEN")
         self.assertEqual(self.shell(f"cat {folder}/f"), "two")
         self.assertEqual(self.there(folder), ["./f"])
+
+    def test_a_mode_in_the_form(self):
+        folder = self.fresh()
+        told = self.curl(folder, "-F", "mode=0755", "-F", "file=@/dev/null;filename=a", "-F", "mode=600", "-F",
+                         "file=@/dev/null;filename=b")
+        self.assertEqual([file["mode"] for file in told["files"]], ["0755", "0600"])
+        for mode in (b"", b"9", b"0\0", b"7" * 70000):
+            reply = self.post(folder, form(part(None, mode, field="mode"), part("c", b"")))
+            self.assertIn(reply.status, (400, 413), reply)
+        self.assertEqual(self.there(folder), ["./a", "./b"])
 
     def test_any_bytes_in_chunks_of_any_size(self):
         folder = self.fresh()
@@ -212,6 +223,27 @@ class Upload(unittest.TestCase):
         self.error(self.post(folder, b"p" * 100000 + b"\r\n" + form(part("big", b""))), 413, "TOO_LARGE", "outside")
         self.error(self.post(folder, form(part("late", b"")) + b"e" * 100000), 413, "TOO_LARGE", "outside")
         self.assertNotIn("./big", self.there(folder))
+
+    def test_only_so_many_at_once(self):
+        folder = self.fresh()
+        parts = urllib.parse.urlsplit(self.base)
+        held, refused = [], None
+        while refused is None and len(held) < 32 * 64 + 1:
+            held.append(socket.create_connection((parts.hostname, parts.port), 30))
+            held[-1].sendall((f"POST {parts.path}/upload{folder} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n"
+                              f"Content-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
+                              f"Authorization: Bearer {self.grant['token']}\r\n\r\n").encode())
+            answered = select.select(held, [], [], 0 if len(held) <= 32 else 0.1)[0]
+            refused = answered[0].recv(4096) if answered else None
+        self.assertGreater(len(held), 32)
+        self.assertIn(b" 503 ", refused.split(b"\r\n")[0])
+        self.assertIn(b"32 forms for this sandbox", refused)
+        for connection in held:
+            connection.close()
+        until, reply = time.monotonic() + 30, None
+        while (reply is None or reply.status == 503) and time.monotonic() < until:
+            reply = self.post(folder, form(part("f", b"x")))
+        self.assertEqual(reply.status, 200, reply)
 
     def test_a_client_that_leaves_leaves_nothing_half(self):
         folder = self.fresh()

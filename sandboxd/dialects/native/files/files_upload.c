@@ -13,8 +13,8 @@
 struct upload {
     struct http_request *request;
     char *folder;
-    struct files_request wanted;       /* what the query says of every file */
-    char *paths[FILES_FORM_PARTS_MAX]; /* of the files so far */
+    struct files_request wanted; /* what the query, or a field before it, says of a file */
+    char **paths;                /* of the files so far */
     size_t count;
     struct text entry; /* of the last, until it is there */
     struct text files; /* JSON of those that are there */
@@ -25,6 +25,7 @@ static void upload_free(void *cookie)
     struct upload *upload = cookie;
     for (size_t i = 0; i < upload->count; i++)
         free(upload->paths[i]);
+    free(upload->paths);
     text_done(&upload->entry);
     text_done(&upload->files);
     free(upload->folder);
@@ -46,7 +47,7 @@ static char *read_name(const struct upload *upload, const struct http_multipart_
 {
     const char *name = part->filename;
     if (!name) {
-        error_set(err, ERROR_INVALID, "a part of the form has no file name: only files are taken");
+        error_set(err, ERROR_INVALID, "a part of the form has no file name: only files, and `mode`, are taken");
         return NULL;
     }
     if (name[0] == '\0' || !front_files_path_is_relative(name, strlen(name))) {
@@ -67,6 +68,8 @@ static enum files_form_part on_part(void *cookie, const struct http_multipart_pa
                                     struct error *err)
 {
     struct upload *upload = cookie;
+    if (!part->filename && strcmp(part->name, "mode") == 0)
+        return FILES_FORM_FIELD;
     AUTO_FREE char *path = read_name(upload, part, err);
     if (!path)
         return FILES_FORM_REFUSED;
@@ -75,8 +78,17 @@ static enum files_form_part on_part(void *cookie, const struct http_multipart_pa
         return FILES_FORM_REFUSED;
     asked->flags = upload->wanted.flags;
     asked->mode = upload->wanted.mode;
+    upload->paths = memory_resize(upload->paths, (upload->count + 1) * sizeof *upload->paths);
     asked->path = upload->paths[upload->count++] = TAKE(path);
     return FILES_FORM_FILE;
+}
+
+/* `mode`, of the files behind it; ?mode= in a form that has no say about its URL. */
+static bool on_field(void *cookie, const char *data, size_t size, struct error *err)
+{
+    struct upload *upload = cookie;
+    bool is_text = strlen(data) == size;
+    return files_request_mode(is_text ? data : "", &upload->wanted, err);
 }
 
 static void on_entry(void *cookie, const struct files_record *entry)
@@ -133,7 +145,7 @@ static void on_over(void *cookie, const struct error *err)
 }
 
 static const struct files_form_events EVENTS = {
-    .part = on_part, .entry = on_entry, .written = on_written, .over = on_over, .gone = upload_free};
+    .part = on_part, .field = on_field, .entry = on_entry, .written = on_written, .over = on_over, .gone = upload_free};
 
 /* ---- the request ---- */
 
