@@ -43,14 +43,18 @@ class Escapes:
     def setUpClass(cls):
         cls.planted = Planted()
         cls.addClassCleanup(cls.planted.close)
-        settings = {} if cls.isolation == "namespaces" else {"PARLEY_ISOLATION": f"namespaces,{cls.isolation}"}
-        cls.deployment = Deployment(PARLEY_ROOT_USER="allowed", **settings)
+        cls.deployment = cls.deploy()
         cls.addClassCleanup(cls.deployment.close)
         cls.grant = cls.negotiate("escape")
         cls.neighbour = cls.negotiate("neighbour", volumes=[{"name": "theirs", "path": "/data"}])
         cls.settle_neighbour()
         cls.hold_a_file_helper()
         cls.outcomes = {}
+
+    @classmethod
+    def deploy(cls):
+        settings = {} if cls.isolation == "namespaces" else {"PARLEY_ISOLATION": f"namespaces,{cls.isolation}"}
+        return Deployment(PARLEY_ROOT_USER="allowed", **settings)
 
     @classmethod
     def negotiate(cls, thread, **more):
@@ -63,7 +67,7 @@ class Escapes:
         """What there is to reach in the other sandbox."""
         name = "neighbour-" + cls.planted.name
         if "volumes" not in str(cls.neighbour.get("sandbox", {}).get("volumes") and "volumes"):
-            cls.deployment.exec(cls.neighbour, cmd="mkdir -p /data", user="root")
+            cls.deployment.exec(cls.neighbour, cmd="mkdir -p /data && chmod 777 /data", user="root")
         reply = cls.deployment.exec(cls.neighbour, argv=[PYTHON, "-c", NEIGHBOURS_PROGRAM, name, cls.planted.secret,
                                                          str(cls.planted.key)], detach=True)
         assert reply.status == 201, reply
