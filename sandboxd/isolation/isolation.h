@@ -107,6 +107,7 @@ struct isolation_backend {
     const char *name; /* as leases, heartbeats and doctor show it */
     bool is_guest;    /* what runs inside is parley-sandboxd --guest: requests are relayed to it */
     unsigned lacks;   /* bits of enum isolation_lack */
+    const char *note; /* how it holds limits otherwise than namespaces does, for doctor; NULL: as that */
     uint64_t memory_min_bytes; /* the least that a sandbox can be had with; 0: no more than others */
     /** Prepares the host once (own cgroup subtree, skeletons); a layer that cannot be had is an error. */
     bool (*start)(const char *state_folder, struct error *err);

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DETAIL_BYTES = 256 };
+enum { DETAIL_BYTES = 384 };
 
 static bool tell(const char *name, bool is_active, const char *detail)
 {
@@ -85,6 +85,9 @@ static void tell_level(const struct isolation_backend *backend, const struct iso
     (void)snprintf(detail, sizeof detail, "%s%s%s%s%s%.100s", is_offered ? "offered" : "not offered (setting isolation)",
                    is_offered && offer->list[0] == backend ? ", as auto" : "", lacks[0] ? "; it cannot have " : "",
                    lacks, missing ? "; needs: " : "", missing ? missing : "");
+    size_t length = strlen(detail);
+    if (backend->note)
+        (void)snprintf(detail + length, sizeof detail - length, "; %s", backend->note);
     (void)tell(name, !is_offered || !missing, detail);
 }
 

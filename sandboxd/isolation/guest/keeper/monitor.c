@@ -30,18 +30,22 @@ static const uint64_t MS_NS = 1000000, MIB = 1048576;
 
 /* argv, cut up in place. What stands for a limit is written to `numbers`. */
 static void list_arguments(struct li_guest *guest, const struct li_become *become, char *list[static 1],
-                           char numbers[static 2 * NUMBER_BYTES])
+                           char numbers[static 3 * NUMBER_BYTES])
 {
     char *at = guest->arguments;
     uint64_t memory = become ? become->memory_bytes / MIB : 0, cpu_milli = become ? become->cpu_milli : 0;
     (void)snprintf(numbers, NUMBER_BYTES, "%llu", (unsigned long long)memory);
     (void)snprintf(numbers + NUMBER_BYTES, NUMBER_BYTES, "%llu", (unsigned long long)cpu_milli);
+    (void)snprintf(numbers + (size_t)2 * NUMBER_BYTES, NUMBER_BYTES, "%llu",
+                   (unsigned long long)((cpu_milli + 999) / 1000));
     for (uint32_t i = 0; i < guest->argument_count; i++, at += strlen(at) + 1) {
         list[i] = at;
         if (strcmp(at, "{memory_mib}") == 0)
             list[i] = numbers;
         else if (strcmp(at, "{cpu_milli}") == 0)
             list[i] = numbers + NUMBER_BYTES;
+        else if (strcmp(at, "{cpus}") == 0)
+            list[i] = numbers + (size_t)2 * NUMBER_BYTES;
     }
     list[guest->argument_count] = NULL;
 }
@@ -84,7 +88,7 @@ static _Noreturn void run(struct keeper *keeper, char *const *arguments, int inp
 bool monitor_start(struct keeper *keeper, const struct li_become *become, struct error *err)
 {
     static char *arguments[LAUNCHER_INIT_ARGUMENTS + 1];
-    static char numbers[2 * NUMBER_BYTES];
+    static char numbers[3 * NUMBER_BYTES];
     int pair[2], ends[2];
     list_arguments(&keeper->guest, become, arguments, numbers);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
