@@ -51,7 +51,6 @@ static bool start(const char *state_folder, struct error *err)
                                             "--listen_host",
                                             VMM_GUEST_ADDRESS,
                                             "--insecure_http", /* the wire ends in the slot */
-                                            "true",
                                             "--sandboxd_port",
                                             TEXT(MICROVM_PORT),
                                             NULL};
@@ -85,7 +84,7 @@ static size_t probe(struct isolation_layer layers[ISOLATION_LAYERS_MAX])
 
 static bool begin(const struct isolation_plan *plan, struct isolation_sandbox *made, struct error *err)
 {
-    const char *const arguments[] = {MICROVM_FOLDER "/" MICROVM_PROGRAM, chosen.vmm, "{memory_mib}", "{cpus}", NULL};
+    const char *const arguments[] = {MICROVM_FOLDER "/" MICROVM_PROGRAM, chosen.vmm, "{memory_mib}", "{cpu_milli}", NULL};
     const struct guest_order order = {.arguments = arguments, .port = MICROVM_PORT, .starts_late = true};
     return guest_begin(&host, &order, plan, made, err);
 }

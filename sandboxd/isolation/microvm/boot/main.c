@@ -79,9 +79,8 @@ static void reap_until_end_of(pid_t front)
     pid_t ended = 0;
     while (ended != front && (ended > 0 || errno == EINTR))
         ended = waitpid(-1, &status, 0);
-    if (ended == front && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
-        (void)fprintf(stderr, "microvm: the guest's front ended, %s %d\n", WIFEXITED(status) ? "status" : "signal",
-                      WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+    if (ended == front && WIFSIGNALED(status)) /* else it has said why itself */
+        (void)fprintf(stderr, "microvm: the guest's front ended, signal %d\n", WTERMSIG(status));
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* main.c - parley-microvm: see monitor.h. Usage: parley-microvm VMM MEMORY_MIB CPUS, by the keeper only: what
+/* main.c - parley-microvm: see monitor.h. Usage: parley-microvm VMM MEMORY_MIB CPU_MILLI, by the keeper only: what
  * the sandbox is held to. Ends with 0 when the guest powered off, else with 1 and a line that says why. */
 #include "sandboxd/isolation/microvm/monitor/monitor.h"
 
@@ -21,29 +21,35 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-enum { CONSOLE_BYTES = 64 * 1024 /* of it are passed on: a guest that floods its console fills no log */ };
+enum {
+    CONSOLE_BYTES = 64 * 1024, /* of it are passed on: a guest that floods its console fills no log */
+    LINE_BYTES = 160           /* of what it said last are told again when it ends */
+};
 
 static const uint64_t MIB = 1024ULL * 1024;
 
 /* What runs. A pid of 0 is nobody. */
 struct running {
     pid_t files, machine, probe;
-    int signals, console; /* descriptors to read */
-    size_t passed;        /* bytes of the console */
-    int status;           /* of the machine, once it ended */
+    int signals, console;                            /* descriptors to read */
+    size_t passed;                                   /* bytes of the console */
+    char line[LINE_BYTES + 1], part[LINE_BYTES + 1]; /* the last whole line that was not the kernel's; one that comes */
+    size_t part_length;
+    int status;    /* of the machine, once it ended */
+    bool is_ready; /* the guest has answered */
 };
 
 static bool read_arguments(int argc, char *argv[], const struct vmm **vmm, struct vmm_machine *machine,
                            struct error *err)
 {
-    uint64_t memory_mib, cpus;
+    uint64_t memory_mib, cpu_milli;
     if (argc != 4 || !text_parse_u64(argv[2], strlen(argv[2]), 1 << 24, &memory_mib) ||
-        !text_parse_u64(argv[3], strlen(argv[3]), UINT32_MAX / 1000, &cpus))
-        return error_set(err, ERROR_INVALID, "usage: " MICROVM_PROGRAM " VMM MEMORY_MIB CPUS");
+        !text_parse_u64(argv[3], strlen(argv[3]), UINT32_MAX, &cpu_milli))
+        return error_set(err, ERROR_INVALID, "usage: " MICROVM_PROGRAM " VMM MEMORY_MIB CPU_MILLI");
     *vmm = vmm_find(argv[1], err);
     if (!*vmm || !vmm_memory(*vmm, memory_mib * MIB, &machine->memory_bytes, err))
         return false;
-    machine->cpus = vmm_cpus((uint32_t)cpus * 1000);
+    machine->cpus = vmm_cpus((uint32_t)cpu_milli);
     machine->host_port = machine->guest_port = MICROVM_PORT;
     return true;
 }
@@ -107,6 +113,22 @@ static bool start(struct running *running, const struct vmm *vmm, struct vmm_mac
            (running->probe = programs_start_probe(machine->host_port, err)) > 0;
 }
 
+/* "[   12.345678] ..." is the kernel's. */
+static void remember(struct running *running, const char *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        bool is_end = bytes[i] == '\n' || bytes[i] == '\r';
+        if (!is_end && running->part_length < LINE_BYTES)
+            running->part[running->part_length++] = bytes[i];
+        if (!is_end || running->part_length == 0)
+            continue;
+        running->part[running->part_length] = '\0';
+        if (running->part[0] != '[')
+            memcpy(running->line, running->part, running->part_length + 1);
+        running->part_length = 0;
+    }
+}
+
 static void pass_console(struct running *running)
 {
     char bytes[4096];
@@ -116,6 +138,7 @@ static void pass_console(struct running *running)
         running->console = -1;
         return;
     }
+    remember(running, bytes, (size_t)size);
     size_t room = CONSOLE_BYTES - running->passed;
     size_t passed = (size_t)size < room ? (size_t)size : room;
     running->passed += passed;
@@ -133,6 +156,7 @@ static bool reap(struct running *running, struct error *err)
         if (pid == running->probe) {
             const char ready = MICROVM_READY;
             running->probe = 0;
+            running->is_ready = true;
             (void)!send(STDIN_FILENO, &ready, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         } else if (pid == running->machine) {
             running->machine = 0;
@@ -178,6 +202,15 @@ static void end_all(const struct running *running)
     }
 }
 
+/* How it ended; ERROR_NONE: the guest powered off, having served. */
+static void judge_end(const struct running *running, struct error *err)
+{
+    if (err->kind == ERROR_NONE && !(WIFEXITED(running->status) && WEXITSTATUS(running->status) == 0))
+        error_set(err, ERROR_GONE, "the machine's monitor ended, wait status %d: %s", running->status, running->line);
+    else if (err->kind == ERROR_NONE && !running->is_ready)
+        error_set(err, ERROR_GONE, "the guest ended before it answered: %s", running->line);
+}
+
 int main(int argc, char *argv[])
 {
     struct running running = {.signals = -1, .console = -1};
@@ -185,14 +218,13 @@ int main(int argc, char *argv[])
     const struct vmm *vmm = NULL;
     struct error err = {0};
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* the letter was here */
-    if (read_arguments(argc, argv, &vmm, &machine, &err) && start(&running, vmm, &machine, &err))
+    if (read_arguments(argc, argv, &vmm, &machine, &err) && start(&running, vmm, &machine, &err)) {
         serve(&running, &err);
+        drain_console(&running);
+        judge_end(&running, &err);
+    }
     end_all(&running);
-    drain_console(&running);
-    bool went_well = err.kind == ERROR_NONE && WIFEXITED(running.status) && WEXITSTATUS(running.status) == 0;
-    if (!went_well && err.kind == ERROR_NONE)
-        error_set(&err, ERROR_GONE, "%s ended, wait status %d", vmm->name, running.status);
-    if (!went_well)
+    if (err.kind != ERROR_NONE)
         (void)fprintf(stderr, "microvm: %s\n", err.message);
-    return went_well ? 0 : 1;
+    return err.kind == ERROR_NONE ? 0 : 1;
 }
