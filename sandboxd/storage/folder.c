@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static bool folder_open(struct storage *storage, const struct storage_options *options, struct error *err)
 {
@@ -36,7 +37,10 @@ static bool area_make(struct storage *storage, struct storage_area *area, uint64
         return error_set_errno(err, errno == ENOSPC || errno == EDQUOT ? ERROR_DISK_FULL : ERROR_INTERNAL, "make %s",
                                area->path);
     AUTO_FD int fd = open_area(area, err);
-    return fd >= 0 && storage_make_layers(fd, first_id(storage, area), err);
+    uint32_t first = first_id(storage, area);
+    if (fd >= 0 && first && fchown(fd, first, first) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "give %s to its slot", area->path);
+    return fd >= 0 && storage_make_layers(fd, first, err);
 }
 
 static bool area_restore(struct storage *storage, struct storage_area *area, uint64_t disk_bytes, const char *snapshot,

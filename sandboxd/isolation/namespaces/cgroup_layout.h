@@ -52,5 +52,5 @@ bool cgroup_layout_has_v1(const struct cgroup_layout *layout) MUST_USE;
 /** Keeps the choice in `file` for a later launcher of this boot, which may be started from another cgroup. */
 bool cgroup_layout_save(const struct cgroup_layout *layout, const char *file, struct error *err) MUST_USE;
 
-/** Reads it back; false when it is missing, malformed, of another boot or not there any more. */
+/** Reads it back, but for is_delegated; false when it is missing, malformed, of another boot or not there any more. */
 bool cgroup_layout_load(struct cgroup_layout *layout, const char *file) MUST_USE;

@@ -61,6 +61,7 @@ static bool start_cgroups(const char *state_folder, struct error *err)
     if (!cgroup_layout_load(&host.layout, file) &&
         (!find_layout(name, err) || !cgroup_layout_save(&host.layout, file, err)))
         return false;
+    host.layout.is_delegated = rootless_is_active();
     if (!cgroup_layout_make(&host.layout, err))
         return false;
     cgroup_weights_join(&host.layout);
