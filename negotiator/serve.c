@@ -46,14 +46,6 @@ static const struct confine_path PATHS[] = {
     {"/sys/devices/system/cpu", CONFINE_READ},
 };
 
-/* For builds with AddressSanitizer: its leak check traces the process, which the confinement forbids. */
-static bool confined;
-int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void)
-{
-    return confined;
-}
-
 static bool confine(const struct settings *settings, struct error *err)
 {
     uid_t uid = geteuid();
@@ -62,7 +54,6 @@ static bool confine(const struct settings *settings, struct error *err)
     struct error why = {0};
     if (uid == 0)
         confine_find_user(settings->user, (uid_t)settings->uid, &uid, &gid);
-    confined = true;
     if (!confine_user(uid, gid, err))
         return error_prefix(err, "dropping rights");
     if (!confine_calls(err))
