@@ -242,6 +242,18 @@ static bool choose_controller(int controller, const char *name, bool may_miss, c
     return may_miss || refuse_undelegated(wanted, v1[0] ? v1 : found->own_unified, err);
 }
 
+/* Where a former launcher has stepped aside to (below) its next one is started; the place is the one above. */
+static void leave_daemon(char path[static CGROUP_PATH_BYTES])
+{
+    static const char LAST[] = "/daemon";
+    size_t length = strlen(path);
+    if (length < sizeof LAST || strcmp(path + length - (sizeof LAST - 1), LAST) != 0)
+        return;
+    AUTO_FREE char *above = memory_copy(path, length - (sizeof LAST - 1));
+    if (is_ours(above))
+        (void)!text_copy(path, CGROUP_PATH_BYTES, above);
+}
+
 bool cgroup_layout_find_delegated(const char *root, const char *name, bool may_miss, struct cgroup_layout *layout,
                                   struct error *err)
 {
@@ -249,6 +261,7 @@ bool cgroup_layout_find_delegated(const char *root, const char *name, bool may_m
     struct cgroup_layout chosen = {.is_delegated = true};
     if (!read_findings(root, &found, &chosen, err))
         return false;
+    leave_daemon(found.own_unified);
     if (!is_ours(found.own_unified))
         return refuse_undelegated("v2", found.own_unified, err);
     for (int i = 0; i < CGROUP_CONTROLLERS; i++) {

@@ -6,6 +6,7 @@
 #include "tests/unit/check.h"
 
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 static char root[] = "/tmp/parley-layout-XXXXXX";
 
@@ -123,6 +124,109 @@ static void test_missing(void)
     CHECK(path_is(layout.unified, "/cg/parley-1"));
 }
 
+/* --- an ordinary user's --- */
+
+static void put_cgroup(const char *folder, const char *controllers)
+{
+    AUTO_FREE char *procs = memory_printf("%s/cgroup.procs", folder);
+    AUTO_FREE char *list = memory_printf("%s/cgroup.controllers", folder);
+    put(procs, "77\n");
+    put(list, controllers);
+}
+
+static void give(const char *folder)
+{
+    AUTO_FREE char *whole = memory_printf("%s%s", root, folder);
+    AUTO_FREE char *procs = memory_printf("%s/cgroup.procs", whole);
+    CHECK(chown(whole, 65534, 65534) == 0 && chown(procs, 65534, 65534) == 0);
+}
+
+/* What nobody (65534) finds, as it may write what is its own alone; true: found. */
+static bool find_as_user(bool may_miss, struct cgroup_layout *layout, struct error *err)
+{
+    int ends[2];
+    struct {
+        bool is_found;
+        struct cgroup_layout layout;
+        struct error err;
+    } told = {0};
+    CHECK(pipe(ends) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (chmod(root, 0755) < 0 || setresuid(65534, 65534, 65534) < 0)
+            _exit(1);
+        told.is_found = cgroup_layout_find_delegated(root, "parley-1", may_miss, &told.layout, &told.err);
+        _exit(write(ends[1], &told, sizeof told) == (ssize_t)sizeof told ? 0 : 1);
+    }
+    close(ends[1]);
+    CHECK(read(ends[0], &told, sizeof told) == (ssize_t)sizeof told);
+    close(ends[0]);
+    CHECK(waitpid(pid, NULL, 0) == pid);
+    *layout = told.layout;
+    *err = told.err;
+    return told.is_found;
+}
+
+static void test_delegated_v2(void)
+{
+    struct cgroup_layout layout;
+    struct error err;
+    if (geteuid() != 0)
+        return;
+    static const char SCOPE[] = "/sys/fs/cgroup/user.slice/run-1.scope";
+    begin(V2_MOUNT, "0::/user.slice/run-1.scope\n");
+    put_cgroup("/sys/fs/cgroup", "cpu memory pids\n");
+    put_cgroup(SCOPE, "memory pids\n");
+    CHECK(!find_as_user(true, &layout, &err)); /* root's: no setting goes without a place to kill and freeze in */
+    CHECK(err.kind == ERROR_FORBIDDEN && strstr(err.message, "v2") && strstr(err.message, "Delegate=yes"));
+    give(SCOPE);
+    CHECK(!find_as_user(false, &layout, &err));
+    CHECK(err.kind == ERROR_FORBIDDEN && strstr(err.message, "cpu") && strstr(err.message, "missing_limits"));
+    CHECK(find_as_user(true, &layout, &err));
+    CHECK(layout.is_missing[CGROUP_CPU] && !layout.is_missing[CGROUP_MEMORY] && !layout.is_missing[CGROUP_PIDS]);
+    CHECK(layout.is_delegated && path_is(layout.unified, "/sys/fs/cgroup/user.slice/run-1.scope/parley-1"));
+    put("/sys/fs/cgroup/user.slice/run-1.scope/cgroup.controllers", "memory pids cpu\n");
+    CHECK(find_as_user(false, &layout, &err));
+    CHECK(!layout.is_missing[CGROUP_CPU]);
+    /* As one that `parley up` starts again, from where the first has moved all. */
+    put("/proc/self/cgroup", "0::/user.slice/run-1.scope/daemon\n");
+    put_cgroup("/sys/fs/cgroup/user.slice/run-1.scope/daemon", "memory pids cpu\n");
+    give("/sys/fs/cgroup/user.slice/run-1.scope/daemon");
+    CHECK(find_as_user(false, &layout, &err));
+    CHECK(path_is(layout.unified, "/sys/fs/cgroup/user.slice/run-1.scope/parley-1"));
+}
+
+static void test_delegated_v1(void)
+{
+    struct cgroup_layout layout;
+    struct error err;
+    if (geteuid() != 0)
+        return;
+    begin("35 31 0:32 / /cg/memory rw - cgroup cgroup rw,memory\n39 31 0:36 / /cg/pids rw - cgroup cgroup rw,pids\n"
+          "40 31 0:37 / /cg/cpu rw - cgroup cgroup rw,cpu\n41 31 0:38 / /cg/unified rw - cgroup2 x rw\n",
+          "8:pids:/her\n4:memory:/her\n1:cpu:/\n0::/her\n");
+    static const char *const HERS[] = {"/cg/memory/her", "/cg/pids/her", "/cg/unified/her"};
+    for (size_t i = 0; i < 3; i++) {
+        put_cgroup(HERS[i], "");
+        give(HERS[i]);
+    }
+    put_cgroup("/cg/cpu", "");
+    CHECK(!find_as_user(false, &layout, &err));
+    CHECK(err.kind == ERROR_FORBIDDEN && strstr(err.message, "cpu"));
+    CHECK(find_as_user(true, &layout, &err));
+    CHECK(layout.is_missing[CGROUP_CPU] && !layout.v1[CGROUP_CPU][0]);
+    CHECK(path_is(layout.v1[CGROUP_MEMORY], "/cg/memory/her/parley-1"));
+    /* Kept over a restart. */
+    struct cgroup_layout again = {0};
+    AUTO_FREE char *file = memory_printf("%s/kept", root);
+    AUTO_FREE char *made = memory_printf("%s/cg/memory/her/parley-1", root);
+    AUTO_FREE char *pids = memory_printf("%s/cg/pids/her/parley-1", root);
+    AUTO_FREE char *unified = memory_printf("%s/cg/unified/her/parley-1", root);
+    CHECK(mkdir(made, 0755) == 0 && mkdir(pids, 0755) == 0 && mkdir(unified, 0755) == 0);
+    CHECK(cgroup_layout_save(&layout, file, NULL) && cgroup_layout_load(&again, file));
+    CHECK(again.is_missing[CGROUP_CPU] && !again.v1[CGROUP_CPU][0] && !again.is_missing[CGROUP_PIDS]);
+}
+
 static void test_save_and_load(void)
 {
     struct cgroup_layout layout = {.mount = "/", .options = "rw", .parent = "/", .unified = "/tmp", .v1 = {"/tmp"}};
@@ -146,6 +250,8 @@ int main(void)
     test_v2_service();
     test_v2_session();
     test_missing();
+    test_delegated_v2();
+    test_delegated_v1();
     test_save_and_load();
     CHECK(fd_remove_tree(root, NULL));
     return check_done();
