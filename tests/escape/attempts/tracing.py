@@ -43,12 +43,10 @@ any_of(lambda pid=pid: escaped(check(libc.prctl(62, 3, pid, 0, 0)) >= 0) for pid
 target = victim if OUTSIDE else 1
 old = resource.prlimit(target, resource.RLIMIT_NOFILE)
 resource.prlimit(target, resource.RLIMIT_NOFILE, old); escaped()"""),
-    Attempt("binds_init_to_a_processor", "init is another user's",
-            "os.sched_setaffinity(victim if OUTSIDE else 1, {0}); escaped()",
-            own_root="init has root's uid; it can be slowed, which is its own sandbox's loss"),
-    Attempt("makes_init_wait", "init is another user's", """
-os.setpriority(os.PRIO_PROCESS, victim if OUTSIDE else 1, 19); escaped()""",
-            own_root="as above; its limits in time are held by the launcher too"),
+    Attempt("binds_init_to_a_processor", "init is another user's, and has rights that no root command has",
+            "os.sched_setaffinity(victim if OUTSIDE else 1, {0}); escaped()"),
+    Attempt("makes_init_wait", "init is another user's, and has rights that no root command has",
+            "os.setpriority(os.PRIO_PROCESS, victim if OUTSIDE else 1, 19); escaped()"),
     Attempt("frees_the_memory_of_init", "process_mrelease asks for a process that is dying", """
 child = os.fork()
 if child == 0: time.sleep(5); os._exit(0)
