@@ -4,6 +4,7 @@
 #include "sandboxd/init/deadline.h"
 #include "sandboxd/init/inherit.h"
 #include "sandboxd/init/rights.h"
+#include "sandboxd/init/sockets.h"
 #include "sandboxd/init/volumes.h"
 #include "shared/base/fd.h"
 #include "shared/base/text.h"
@@ -111,7 +112,7 @@ static bool become_it(struct init *init, const struct li_become *to, const int *
     limit_files(init, to->open_files);
     init->spare_files = init->files;
     deadline_set_hard(init, to->deadline_boot_ns);
-    return rights_drop(to->root_allowed, err);
+    return sockets_keep_out_of_volumes(to, err) && rights_drop(to->root_allowed, err);
 }
 
 /* --- the dialogue --- */
