@@ -24,10 +24,12 @@ any_of(lambda path=path: (os.open(path, os.O_WRONLY), escaped()) for top in {TRE
     Attempt("makes_a_cgroup", NOT_THERE, f"""
 def make(top): os.mkdir(top + '/parley-escape-' + probe_name); os.rmdir(top + '/parley-escape-' + probe_name); escaped()
 any_of(lambda top=top: make(top) for pattern in {TREES} for top in glob.glob(pattern) if os.path.exists(top + '/cgroup.procs'))"""),
-    Attempt("sees_cgroups_of_others", "a cgroup namespace; of v1 it sees its own path alone", """
-there = {line.split(':', 2)[2].strip() for line in open('/proc/self/cgroup')}
+    Attempt("sees_cgroups_of_others", "a cgroup namespace; of v1 it sees its own path alone (sandboxd/DESIGN.md, known limits)", """
+own = {name for line in open('/proc/self/cgroup') for name in line.strip().split('/')}
 def look(pid):
     if OUTSIDE: escaped(len({line.split(':', 2)[2] for line in open('/proc/%d/cgroup' % pid)}) > 0)
-    for line in open('/proc/%d/cgroup' % pid): escaped('/../' in line or state in line)
-any_of(lambda pid=pid: look(pid) for pid in ours())"""),
+    for line in open('/proc/%d/cgroup' % pid):
+        others = {name for name in line.strip().split('/')[1:] if name[:1] == 's' and name[1:].isdigit()} - own
+        escaped(line.startswith('0::/..') or state in line or others)
+any_of(lambda pid=pid: look(pid) for pid in [*ours(), os.getpid()])"""),
 ]
