@@ -34,8 +34,8 @@ enum launcher_init_type {
 /* The monitor of a guest: a program of the keeper's root, with its arguments. */
 struct li_guest {
     char arguments[LAUNCHER_INIT_ARGUMENTS_BYTES]; /* one behind the other, each ended by a NUL; the first is an
-                                                      absolute path. "{memory_mib}" and "{cpu_milli}" as a whole argument
-                                                      stand for the sandbox's limits, where it starts late */
+                                                      absolute path. "{memory_mib}", "{cpu_milli}", "{cpus}", "{pids}" as
+                                                      a whole argument stand for the limits, where it starts late */
     uint32_t argument_count;                       /* 1..LAUNCHER_INIT_ARGUMENTS */
     uint16_t port;       /* connections go to 127.0.0.1:port of the keeper's network namespace; 0: they are sent over
                             the monitor's stdin (SCM_RIGHTS) */
@@ -58,7 +58,7 @@ struct li_become {
     uint8_t volume_count;
     uint8_t has_letter; /* for a guest */
     uint8_t reserved;
-    uint32_t cpu_milli; /* the limits, for a guest */
+    uint32_t cpu_milli, pids; /* the limits, for a guest */
     uint64_t memory_bytes;
     struct li_volume volumes[LAUNCHER_INIT_VOLUMES];
 };

@@ -27,7 +27,8 @@ struct guest_host {
 /** How the monitor of a sandbox is started; borrowed until guest_begin returns. */
 struct guest_order {
     const char *const *arguments; /* NULL-ended, at most LAUNCHER_INIT_ARGUMENTS; the first an absolute path in the
-                                     keeper's root. With starts_late "{memory_mib}", "{cpu_milli}" and "{cpus}" (rounded up) stand for the limits */
+                                     keeper's root. With starts_late "{memory_mib}", "{cpu_milli}", "{cpus}" (rounded up)
+                                     and "{pids}" stand for the limits */
     uint16_t port;                /* where the guest is reached: 127.0.0.1:port; 0: connections go over stdin */
     bool starts_late;             /* once the limits are known, rather than at once */
 };

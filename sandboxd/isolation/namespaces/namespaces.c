@@ -186,6 +186,7 @@ bool namespaces_become(uint32_t slot, uint32_t uid_base, struct isolation_sandbo
     to->open_files = life->open_files;
     to->root_allowed = life->root_allowed;
     to->cpu_milli = life->limits.cpu_milli;
+    to->pids = life->limits.pids;
     to->memory_bytes = life->limits.memory_bytes;
     to->has_letter = life->letter != NULL;
     to->volume_count = (uint8_t)life->volume_count;

@@ -30,7 +30,7 @@ static const uint64_t MS_NS = 1000000, MIB = 1048576;
 
 /* argv, cut up in place. What stands for a limit is written to `numbers`. */
 static void list_arguments(struct li_guest *guest, const struct li_become *become, char *list[static 1],
-                           char numbers[static 3 * NUMBER_BYTES])
+                           char numbers[static 4 * NUMBER_BYTES])
 {
     char *at = guest->arguments;
     uint64_t memory = become ? become->memory_bytes / MIB : 0, cpu_milli = become ? become->cpu_milli : 0;
@@ -38,6 +38,7 @@ static void list_arguments(struct li_guest *guest, const struct li_become *becom
     (void)snprintf(numbers + NUMBER_BYTES, NUMBER_BYTES, "%llu", (unsigned long long)cpu_milli);
     (void)snprintf(numbers + (size_t)2 * NUMBER_BYTES, NUMBER_BYTES, "%llu",
                    (unsigned long long)((cpu_milli + 999) / 1000));
+    (void)snprintf(numbers + (size_t)3 * NUMBER_BYTES, NUMBER_BYTES, "%u", become ? become->pids : 0);
     for (uint32_t i = 0; i < guest->argument_count; i++, at += strlen(at) + 1) {
         list[i] = at;
         if (strcmp(at, "{memory_mib}") == 0)
@@ -46,6 +47,8 @@ static void list_arguments(struct li_guest *guest, const struct li_become *becom
             list[i] = numbers + NUMBER_BYTES;
         else if (strcmp(at, "{cpus}") == 0)
             list[i] = numbers + (size_t)2 * NUMBER_BYTES;
+        else if (strcmp(at, "{pids}") == 0)
+            list[i] = numbers + (size_t)3 * NUMBER_BYTES;
     }
     list[guest->argument_count] = NULL;
 }
@@ -88,7 +91,7 @@ static _Noreturn void run(struct keeper *keeper, char *const *arguments, int inp
 bool monitor_start(struct keeper *keeper, const struct li_become *become, struct error *err)
 {
     static char *arguments[LAUNCHER_INIT_ARGUMENTS + 1];
-    static char numbers[3 * NUMBER_BYTES];
+    static char numbers[4 * NUMBER_BYTES];
     int pair[2], ends[2];
     list_arguments(&keeper->guest, become, arguments, numbers);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)

@@ -18,7 +18,6 @@ static const struct mount_row {
 } MOUNTS[] = {
     {"proc", "proc", NULL, MS_NOSUID | MS_NODEV | MS_NOEXEC, 0555},
     {"sysfs", "sys", NULL, MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, 0555},
-    {"cgroup2", "sys/fs/cgroup", NULL, MS_NOSUID | MS_NODEV | MS_NOEXEC, 0755},
     {"tmpfs", "dev", "mode=0755,size=64k", MS_NOSUID | MS_NOEXEC, 0755},
     {"devpts", "dev/pts", "newinstance,ptmxmode=0666,mode=0620,gid=5", MS_NOSUID | MS_NOEXEC, 0755},
     {"tmpfs", "dev/shm", "mode=1777,size=64m", MS_NOSUID | MS_NODEV, 01777},

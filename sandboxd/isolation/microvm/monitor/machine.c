@@ -9,13 +9,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-enum { LETTER_BYTES = 64 * 1024 };
+enum { LETTER_BYTES = 64 * 1024, NUMBERS_BYTES = 32 };
 
 /* One read is one message; of a stream it is repeated until the end. */
 static bool is_message_socket(int fd)
@@ -59,8 +61,10 @@ static bool copy_base(int to, struct error *err)
     return true;
 }
 
-int machine_make_initramfs(char *letter, size_t size, struct error *err)
+int machine_make_initramfs(char *letter, size_t size, const struct boot_limits *limits, struct error *err)
 {
+    char text[NUMBERS_BYTES];
+    int length = snprintf(text, sizeof text, "%" PRIu32 " %" PRIu32 "\n", limits->pids, limits->inodes);
     AUTO_INITRAMFS archive = {0};
     AUTO_FD int made = memfd_create("initramfs", MFD_CLOEXEC);
     if (made < 0) {
@@ -68,6 +72,7 @@ int machine_make_initramfs(char *letter, size_t size, struct error *err)
         return -1;
     }
     initramfs_add_file(&archive, BOOT_LETTER, 0400, letter, size);
+    initramfs_add_file(&archive, BOOT_LIMITS, 0644, text, (size_t)length);
     initramfs_end(&archive);
     explicit_bzero(letter, size);
     if (!copy_base(made, err) || !fd_write_all(made, archive.bytes.data, archive.bytes.length, err))

@@ -1,4 +1,4 @@
-/* main.c - parley-microvm: see monitor.h. Usage: parley-microvm VMM MEMORY_MIB CPU_MILLI, by the keeper only: what
+/* main.c - parley-microvm: see monitor.h. Usage: parley-microvm VMM MEMORY_MIB CPU_MILLI PIDS, by the keeper only: what
  * the sandbox is held to. Ends with 0 when the guest powered off, else with 1 and a line that says why. */
 #include "sandboxd/isolation/microvm/monitor/monitor.h"
 
@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -23,7 +24,8 @@
 
 enum {
     CONSOLE_BYTES = 64 * 1024, /* of it are passed on: a guest that floods its console fills no log */
-    LINE_BYTES = 160           /* of what it said last are told again when it ends */
+    PIDS_MAX = 1 << 24,
+    LINE_BYTES = 160 /* of what it said last are told again when it ends */
 };
 
 static const uint64_t MIB = 1024ULL * 1024;
@@ -39,16 +41,25 @@ struct running {
     bool is_ready; /* the guest has answered */
 };
 
-static bool read_arguments(int argc, char *argv[], const struct vmm **vmm, struct vmm_machine *machine,
-                           struct error *err)
+/* What the file server may have open. */
+static uint32_t most_files(void)
 {
-    uint64_t memory_mib, cpu_milli;
-    if (argc != 4 || !text_parse_u64(argv[2], strlen(argv[2]), 1 << 24, &memory_mib) ||
+    struct rlimit files;
+    return getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max < UINT32_MAX ? (uint32_t)files.rlim_max : UINT32_MAX;
+}
+
+static bool read_arguments(int argc, char *argv[], const struct vmm **vmm, struct vmm_machine *machine,
+                           struct boot_limits *limits, struct error *err)
+{
+    uint64_t memory_mib, cpu_milli, pids;
+    if (argc != 5 || !text_parse_u64(argv[4], strlen(argv[4]), PIDS_MAX, &pids) ||
+        !text_parse_u64(argv[2], strlen(argv[2]), 1 << 24, &memory_mib) ||
         !text_parse_u64(argv[3], strlen(argv[3]), UINT32_MAX, &cpu_milli))
-        return error_set(err, ERROR_INVALID, "usage: " MICROVM_PROGRAM " VMM MEMORY_MIB CPU_MILLI");
+        return error_set(err, ERROR_INVALID, "usage: " MICROVM_PROGRAM " VMM MEMORY_MIB CPU_MILLI PIDS");
     *vmm = vmm_find(argv[1], err);
     if (!*vmm || !vmm_memory(*vmm, memory_mib * MIB, &machine->memory_bytes, err))
         return false;
+    *limits = (struct boot_limits){.pids = (uint32_t)pids, .inodes = most_files()};
     machine->cpus = vmm_cpus((uint32_t)cpu_milli);
     machine->host_port = machine->guest_port = MICROVM_PORT;
     return true;
@@ -83,7 +94,8 @@ static int watch_children(struct error *err)
     return fd;
 }
 
-static bool start(struct running *running, const struct vmm *vmm, struct vmm_machine *machine, struct error *err)
+static bool start(struct running *running, const struct vmm *vmm, struct vmm_machine *machine,
+                  const struct boot_limits *limits, struct error *err)
 {
     char *letter = NULL;
     size_t size = 0;
@@ -99,7 +111,7 @@ static bool start(struct running *running, const struct vmm *vmm, struct vmm_mac
     running->signals = watch_children(err);
     if (running->signals < 0 || !machine_read_letter(STDIN_FILENO, &letter, &size, err))
         return false;
-    AUTO_FD int initramfs = machine_make_initramfs(letter, size, err);
+    AUTO_FD int initramfs = machine_make_initramfs(letter, size, limits, err);
     free(letter);
     if (initramfs < 0 || !places_make(err) || !connect_files(&listener, &connected, err))
         return false;
@@ -215,10 +227,11 @@ int main(int argc, char *argv[])
 {
     struct running running = {.signals = -1, .console = -1};
     struct vmm_machine machine = {0};
+    struct boot_limits limits = {0};
     const struct vmm *vmm = NULL;
     struct error err = {0};
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* the letter was here */
-    if (read_arguments(argc, argv, &vmm, &machine, &err) && start(&running, vmm, &machine, &err)) {
+    if (read_arguments(argc, argv, &vmm, &machine, &limits, &err) && start(&running, vmm, &machine, &limits, &err)) {
         serve(&running, &err);
         drain_console(&running);
         judge_end(&running, &err);

@@ -8,6 +8,7 @@
  *  When either ends, both do, and so does parley-microvm. Static, libc only. */
 #pragma once
 
+#include "sandboxd/isolation/microvm/boot/boot.h"
 #include "sandboxd/isolation/microvm/vmm.h"
 #include "shared/base/error.h"
 
@@ -27,8 +28,9 @@ bool places_enter(bool with_files, struct error *err) MUST_USE;
 
 /** The letter: one message of a SEQPACKET socket, or all until the end of what else it is. */
 bool machine_read_letter(int from, char **letter, size_t *size, struct error *err) MUST_USE;
-/** A memfd of MICROVM_INITRAMFS with an archive behind it that holds the letter; wipes the letter. -1 on failure. */
-int machine_make_initramfs(char *letter, size_t size, struct error *err) MUST_USE;
+/** A memfd of MICROVM_INITRAMFS with an archive behind it that holds the letter, which is wiped, and the limits. -1 on
+ *  failure. */
+int machine_make_initramfs(char *letter, size_t size, const struct boot_limits *limits, struct error *err) MUST_USE;
 
 /** How fast the CPU's time stamp counter runs, to some parts in a million; takes 20 ms. 0: it has none. */
 uint32_t machine_measure_tsc(void) MUST_USE;
