@@ -53,5 +53,5 @@ int main(void)
     test_bad_lists();
     test_all_are_found();
     test_lacks();
-    return 0;
+    return check_done();
 }

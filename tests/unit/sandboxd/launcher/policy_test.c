@@ -161,6 +161,27 @@ static void test_names(void)
     CHECK(judged(&prepare, "") == ERROR_NONE);
 }
 
+/* A level may need more memory than others, and say what it cannot have. */
+static void test_what_the_level_has(void)
+{
+    static const struct isolation_offer offer = {.list = {&isolation_namespaces, &isolation_microvm}, .count = 2};
+    const struct policy policy = {.settings = &SETTINGS, .offer = &offer};
+    struct fl_prepare prepare = request();
+    struct fl_limits limits = {0};
+    struct error err = {0};
+    prepare.limits.memory_bytes = 255ULL << 20;
+    CHECK(policy_judge(&policy, &prepare, NOW, &limits, &err));
+    memcpy(prepare.isolation, "microvm", 8);
+    CHECK(!policy_judge(&policy, &prepare, NOW, &limits, &err) && err.kind == ERROR_INVALID);
+    CHECK(strstr(err.message, "memory_mb must be at least 256 with isolation microvm, not 255"));
+    prepare.limits.memory_bytes = 256ULL << 20;
+    CHECK(policy_judge(&policy, &prepare, NOW, &limits, &err));
+    prepare.network.mode = FL_NETWORK_PUBLIC;
+    CHECK(!policy_judge(&policy, &prepare, NOW, &limits, &err) && strstr(err.message, "egress"));
+    CHECK(!policy_judge_lack(&isolation_microvm, ISOLATION_NO_RESIZE, &err) && strstr(err.message, "another memory"));
+    CHECK(policy_judge_lack(&isolation_namespaces, ISOLATION_NO_RESIZE, &err));
+}
+
 static void test_deadlines(void)
 {
     struct fl_prepare prepare = request();
@@ -244,6 +265,7 @@ int main(void)
     test_counts();
     test_changes();
     test_names();
+    test_what_the_level_has();
     test_deadlines();
     test_what_the_node_has();
     return check_done();
