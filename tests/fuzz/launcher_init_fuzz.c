@@ -18,14 +18,27 @@ static void check_become(const struct li_become *become, size_t fds)
     require(length > 0 && length < sizeof become->hostname);
     require(become->uid >= 1 && become->uid <= 65534 && become->gid <= 65534);
     require(become->open_files >= 16 && become->open_files <= 1048576);
-    require(become->volume_count == fds && fds <= LAUNCHER_INIT_VOLUMES);
-    for (size_t i = 0; i < fds; i++) {
+    require((size_t)become->volume_count + become->has_letter == fds && fds <= LAUNCHER_INIT_FDS);
+    for (size_t i = 0; i < become->volume_count; i++) {
         const char *path = become->volumes[i].path;
         length = strnlen(path, sizeof become->volumes[i].path);
         require(length > 1 && length < sizeof become->volumes[i].path && path[0] == '/' && path[length - 1] != '/');
         require(!strstr(path, "//") && !strstr(path, "/./") && !strstr(path, "/../"));
         require(strcmp(path + length - 2, "/.") != 0 && (length < 3 || strcmp(path + length - 3, "/..") != 0));
     }
+}
+
+/* What a keeper relies on: so many texts, one behind the other, and then NULs. */
+static void check_guest(const struct li_guest *guest)
+{
+    size_t at = 0;
+    require(guest->argument_count >= 1 && guest->argument_count <= LAUNCHER_INIT_ARGUMENTS);
+    require(guest->arguments[0] == '/' && guest->starts_late <= 1);
+    for (uint32_t i = 0; i < guest->argument_count; i++) {
+        require(at < sizeof guest->arguments);
+        at += strnlen(guest->arguments + at, sizeof guest->arguments - at) + 1;
+    }
+    require(at <= sizeof guest->arguments);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -38,16 +51,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t fds = data[1] % 12;
     size_t told = size - 2;
     memcpy(&message, data + 2, told < sizeof message ? told : sizeof message);
+    if (data[0] & 2 && launcher_init_size(message.type) > told)
+        told = launcher_init_size(message.type); /* most of a long one is NULs: a short input may stand for it */
     if (!launcher_init_check(&message, told, fds, sender, &err)) {
         require(err.kind == ERROR_INVALID && strnlen(err.message, sizeof err.message) < sizeof err.message);
         return 0;
     }
     require(told == launcher_init_size(message.type) && told <= sizeof message);
-    require((message.type == LI_BECOME) == (sender == LI_FROM_LAUNCHER));
+    require((message.type == LI_BECOME || message.type == LI_GUEST) == (sender == LI_FROM_LAUNCHER));
     if (message.type == LI_BECOME)
         check_become(&message.as.become, fds);
     else
         require(fds == 0);
+    if (message.type == LI_GUEST)
+        check_guest(&message.as.guest);
     if (message.type == LI_FAILED)
         require(strnlen(message.as.failed.message, ERROR_MESSAGE_BYTES) < ERROR_MESSAGE_BYTES);
     return 0;
