@@ -30,7 +30,8 @@ static void fuzz_packet(const uint8_t *data, size_t size)
         require(data[1] % 8 == FI_START_FDS && message.as.start.with_program && !message.as.start.terminal &&
                 !message.as.start.as_root && message.as.start.zygote <= FRONT_INIT_ZYGOTES);
     if (message.type == FI_DIAL)
-        require(message.as.dial.port != 0 && (message.as.dial.family == 4 || message.as.dial.family == 6));
+        require(message.as.dial.port != 0 ? message.as.dial.family == 4 || message.as.dial.family == 6
+                                          : message.as.dial.family == FI_FAMILY_GUEST);
     if (message.type == FI_STARTED)
         require(strlen(message.as.started.id) < FRONT_INIT_ID_BYTES && strlen(message.as.started.title) < 256);
 }
