@@ -91,7 +91,8 @@ static int run(enum mode mode, const struct settings *settings, const struct gue
         return 1;
     }
     unsetenv(FRONT_ENVIRONMENT);
-    return front_main((int)fd, settings);
+    struct front_guest inside;
+    return front_main((int)fd, settings, guest_is_front(&inside) ? &inside : NULL);
 }
 
 /* An ordinary user's: executes this program again, as root of a user namespace. What it is called with stays: the folder
@@ -137,6 +138,8 @@ int main(int argc, char *argv[])
         log_error("sandboxd", "not root, and rootless is not possible: %s", why.message);
         return 1;
     }
+    if (mode == MODE_DOCTOR && is_guest)
+        return guest_doctor();
     AUTO_SETTINGS settings = {0};
     bool are_loaded = settings_load(&settings, argc - 1, argv + 1, &err);
     if (mode == MODE_DOCTOR)

@@ -12,6 +12,7 @@
 #include "sandboxd/dialects/native/socket/socket.h"
 #include "sandboxd/dialects/node.h"
 #include "sandboxd/front/authorize.h"
+#include "sandboxd/front/connections.h"
 #include "sandboxd/front/heartbeat.h"
 #include "sandboxd/front/ship.h"
 #include "sandboxd/front/streams.h"
@@ -40,6 +41,7 @@ enum { STOP_GRACE_MS = 10000, LOOPS_DEFAULT_MAX = 4 };
 struct front {
     struct authorize_context context;
     const struct settings *settings;
+    const struct front_guest *guest; /* NULL: it is none */
     /* Below STATE/sandboxd, O_PATH, opened while there were rights: */
     int run_folder;
     int spool_folder;   /* ours; large bodies */
@@ -60,12 +62,14 @@ static const struct http_route *(*const DIALECTS[])(size_t *count) = {native_rou
                                                                       files_routes,   socket_routes,  ports_routes,
                                                                       execute_routes, node_routes};
 
-static struct http_route *collect_routes(size_t *count)
+static struct http_route *collect_routes(bool is_guest, size_t *count)
 {
     struct http_route *all = NULL;
     *count = 0;
     for (size_t i = 0; i < sizeof DIALECTS / sizeof *DIALECTS; i++) {
         size_t some;
+        if (is_guest && DIALECTS[i] == node_routes)
+            continue;
         const struct http_route *routes = DIALECTS[i](&some);
         all = memory_resize(all, (*count + some) * sizeof *all);
         memcpy(all + *count, routes, some * sizeof *all);
@@ -77,7 +81,7 @@ static struct http_route *collect_routes(size_t *count)
 void front_print_routes(void)
 {
     size_t count;
-    AUTO_FREE struct http_route *routes = collect_routes(&count);
+    AUTO_FREE struct http_route *routes = collect_routes(false, &count);
     http_routes_print(routes, count);
 }
 
@@ -91,10 +95,11 @@ static bool check_settings(const struct settings *settings, struct error *err)
     return true;
 }
 
-static unsigned count_loops(const struct settings *settings)
+/* A guest serves one sandbox, which is one loop's. */
+static unsigned count_loops(const struct settings *settings, const struct front_guest *guest)
 {
-    if (settings->loops > 0)
-        return (unsigned)settings->loops;
+    if (settings->loops > 0 || guest)
+        return settings->loops > 0 ? (unsigned)settings->loops : 1;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     return cores < 1 ? 1 : cores > LOOPS_DEFAULT_MAX ? LOOPS_DEFAULT_MAX : (unsigned)cores;
 }
@@ -298,9 +303,9 @@ static struct http_server *start_server(struct front *front, struct error *err)
 {
     char spool[32];
     snprintf(spool, sizeof spool, "/proc/self/fd/%d", front->spool_folder);
-    front->routes = collect_routes(&front->route_count);
+    front->routes = collect_routes(front->guest != NULL, &front->route_count);
     struct http_server_options options = {
-        .host = front->settings->listen_host,
+        .host = front->guest && front->guest->connections >= 0 ? NULL : front->settings->listen_host,
         .port = (uint16_t)front->settings->port,
         .loops = front->loops,
         .name = "front",
@@ -370,6 +375,37 @@ static bool serve(struct front *front, struct error *err)
     return ship != NULL;
 }
 
+static void tell_ready(const struct front *front, const char *url)
+{
+    AUTO_FREE struct registry_line *lines = NULL;
+    bool listens = front->guest->connections < 0;
+    size_t count = registry_lines(sandboxes_registry(front->context.plane.sandboxes), REGISTRY_LIVING, 1, &lines);
+    log_info("front", "guest ready sandbox=%s%s%s", count ? lines[0].id : "none", listens ? " url=" : "",
+             listens ? url : "");
+}
+
+/* No negotiator, so neither heartbeat nor shipping. */
+static bool serve_guest(struct front *front, struct error *err)
+{
+    AUTO_FREE char *url = NULL;
+    AUTO(http_server) *server = start_server(front, err);
+    if (!server)
+        return false;
+    url = make_url(front->settings, http_server_port(server));
+    atomic_store(&front->context.plane.url, url);
+    struct connections *connections = NULL;
+    if (front->guest->connections >= 0)
+        connections = connections_start(server, front->guest->connections);
+    tell_ready(front, url);
+    wait_for_signal();
+    connections_stop(connections);
+    http_server_stop(server, STOP_GRACE_MS);
+    http_server_free(TAKE(server));
+    connections_free(connections);
+    marks_free(TAKE(front->context.plane.marks));
+    return true;
+}
+
 /* The front before us, killed with its launcher, may still be in a write. */
 static bool lock_journal(struct front *front, struct error *err)
 {
@@ -391,8 +427,9 @@ static bool open_journal(struct front *front, struct error *err)
                                   .context = front};
     /* A node that does not know what was revoked must not serve: marks that cannot be read end the front. */
     front->context.plane.marks = marks_open(&marks, err);
-    if (front->context.plane.marks)
-        front->context.plane.spool = spool_open(&spool, err);
+    if (!front->context.plane.marks || front->guest) /* who is around a guest keeps the audit */
+        return front->context.plane.marks != NULL;
+    front->context.plane.spool = spool_open(&spool, err);
     return front->context.plane.spool != NULL;
 }
 
@@ -452,14 +489,15 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
     front->context.plane.beat_context = front;
     front->context.plane.judge = authorize_late;
     front->streams = streams_new(sandboxes);
-    bool served = open_journal(front, err) && serve(front, err);
+    bool served = open_journal(front, err) && (front->guest ? serve_guest(front, err) : serve(front, err));
     close_journal(front);
     return served;
 }
 
-int front_main(int launcher_socket, const struct settings *settings)
+int front_main(int launcher_socket, const struct settings *settings, const struct front_guest *guest)
 {
     struct front front = {.settings = settings,
+                          .guest = guest,
                           .run_folder = -1,
                           .spool_folder = -1,
                           .journal_folder = -1,
@@ -474,7 +512,7 @@ int front_main(int launcher_socket, const struct settings *settings)
     (void)signal(SIGPIPE, SIG_IGN);
     keys_start();
     json_object_seed(0); /* jansson's seed is not made under a lock */
-    front.loops = count_loops(settings);
+    front.loops = count_loops(settings, guest);
     bool ok = run(&front, launcher_socket, &err);
     if (!ok)
         log_error("front", "%s", err.message);

@@ -19,6 +19,7 @@
 #define FRONT_LAUNCHER_PATH_BYTES  256
 #define FRONT_LAUNCHER_VOLUMES     8
 #define FRONT_LAUNCHER_OWNER_BYTES 40 /* of a volume: a hash of the principal, [a-z0-9], with NUL */
+#define FRONT_LAUNCHER_ANY_UID     UINT32_MAX /* a guest: its kernel may tell the wrong one (gVisor does) */
 #define FRONT_LAUNCHER_NETS        64
 #define FRONT_LAUNCHER_NAMES_BYTES 8192
 #define FRONT_LAUNCHER_ISOLATIONS_BYTES 128
@@ -227,7 +228,7 @@ struct fl_sandbox {
     char storage[FRONT_LAUNCHER_NAME_BYTES];   /* "btrfs", "tmpfs", "folder" */
     struct fl_limits limits;                   /* in force */
     uint32_t slot;
-    uint32_t uid_base; /* host uid of the sandbox's uid 0; init's peer uid */
+    uint32_t uid_base; /* host uid of the sandbox's uid 0; init's peer uid; FRONT_LAUNCHER_ANY_UID */
     int32_t init_pid;
     uint32_t reused; /* 1: FL_PREPARE found it running */
     int64_t created_wall_ms, deadline_wall_ms;

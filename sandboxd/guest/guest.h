@@ -5,8 +5,8 @@
  *  --guest-connections FD  a unix socket, SOCK_SEQPACKET or SOCK_STREAM. Each message is one byte (any) and carries one
  *                          descriptor (SCM_RIGHTS): a connected stream socket of any family, that is served as if it had
  *                          been accepted. A message without exactly one is dropped. Its end: no more come; what is
- *                          there goes on, and so does a listener. Without it, or beside it, the guest listens at
- *                          --listen_host and --sandboxd_port; with it, only when --sandboxd_port is given too.
+ *                          there goes on. Without it the guest listens at --listen_host and --sandboxd_port; with it
+ *                          it does not listen.
  *
  *  Both may be one descriptor, also 0 (gVisor hands on no others): the letter is its first packet then (or, of a stream
  *  socket, its first line), and each later one a connection.
@@ -19,6 +19,7 @@
  *  Ready is what it says, once, on stderr: "guest ready sandbox=<id>". */
 #pragma once
 
+#include "sandboxd/front/front.h"
 #include "sandboxd/launcher/settings.h"
 
 /** How it was called. */
@@ -28,6 +29,14 @@ struct guest_options {
 
 /** Takes --guest-letter N and --guest-connections N out of argv. ERROR_INVALID. */
 bool guest_take_options(int *argc, char *argv[], struct guest_options *options, struct error *err) MUST_USE;
+
+#define GUEST_ENVIRONMENT "PARLEY_GUEST_CONNECTIONS" /* set for a guest's front alone, beside FRONT_ENVIRONMENT */
+
+/** Whether this front is a guest's, and what it needs to know then. */
+bool guest_is_front(struct front_guest *guest) MUST_USE;
+
+/** Prints each layer as `parley-sandboxd --doctor` does; 0, or 1 when guest mode cannot be had here. */
+int guest_doctor(void) MUST_USE;
 
 /** The whole life of a guest. `argv` (with the program's name) is what its front is started with. Returns only when it
  *  could not start: 1, logged. */

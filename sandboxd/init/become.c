@@ -5,19 +5,20 @@
 #include "sandboxd/init/inherit.h"
 #include "sandboxd/init/rights.h"
 #include "sandboxd/init/sockets.h"
+#include "sandboxd/init/terminate.h"
 #include "sandboxd/init/volumes.h"
+#include "shared/base/beneath.h"
 #include "shared/base/fd.h"
 #include "shared/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Where names are asked at, if it may go out: sandboxd/network. */
@@ -36,7 +37,7 @@ static void write_etc(const char *path, const char *text)
                                  .mode = 0644,
                                  .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV};
     struct stat status;
-    AUTO_FD int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    AUTO_FD int fd = beneath_open(AT_FDCWD, path, &how);
     struct error ignored = {0};
     bool is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
     if (is_file && ftruncate(fd, 0) == 0)
@@ -50,7 +51,7 @@ static bool says(const char *path, const char *text)
     const struct open_how how = {.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
                                  .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV};
     struct stat status;
-    AUTO_FD int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    AUTO_FD int fd = beneath_open(AT_FDCWD, path, &how);
     bool is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
     ssize_t size = is_file ? read(fd, there, sizeof there) : -1;
     return size == (ssize_t)strlen(text) && memcmp(there, text, strlen(text)) == 0;
@@ -70,13 +71,14 @@ static bool take_names(const struct li_become *to, struct error *err)
 {
     char hosts[HOSTS_BYTES];
     char name[LAUNCHER_INIT_NAME_BYTES + 1];
+    if (to->hostname[0] == '\0')
+        return true;
     if (sethostname(to->hostname, strlen(to->hostname)) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "sethostname");
     snprintf(hosts, sizeof hosts, "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n127.0.1.1\t%s\n", to->hostname);
     snprintf(name, sizeof name, "%s\n", to->hostname);
     write_etc("/etc/hosts", hosts);
     write_etc("/etc/hostname", name);
-    name_resolver();
     return true;
 }
 
@@ -85,6 +87,8 @@ static bool take_names(const struct li_become *to, struct error *err)
 static bool size_shared_memory(uint64_t bytes, struct error *err)
 {
     char options[OPTIONS_BYTES];
+    if (bytes == 0)
+        return true;
     snprintf(options, sizeof options, "size=%" PRIu64 ",nr_inodes=%" PRIu64, bytes, bytes / BYTES_PER_INODE + 1);
     if (mount(NULL, "/dev/shm", NULL, MS_REMOUNT | MS_NOSUID | MS_NODEV, options) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "resize /dev/shm (%s)", options);
@@ -102,6 +106,8 @@ static bool become_it(struct init *init, const struct li_become *to, const int *
 {
     if (!take_names(to, err) || !size_shared_memory(to->shared_bytes, err))
         return false;
+    if (!init->is_guest) /* a guest's machine has its own ways, or none */
+        name_resolver();
     for (size_t i = 0; i < to->volume_count; i++) {
         if (!volumes_attach(mounts[i], to->volumes[i].path, err))
             return false;
@@ -116,6 +122,19 @@ static bool become_it(struct init *init, const struct li_become *to, const int *
 }
 
 /* --- the dialogue --- */
+
+/* A guest's launcher says nothing more: this is its end. */
+static void on_launcher_gone(struct init *init, struct watch *watch, uint32_t events)
+{
+    (void)events;
+    watch_end(init, watch);
+    terminate_begin(init, TERMINATE_GRACE_MS, 0);
+}
+
+void become_open(struct init *init)
+{
+    init->launcher = (struct watch){.ready = on_launcher_gone, .fd = -1};
+}
 
 bool become(struct init *init, struct error *err)
 {
@@ -133,13 +152,15 @@ bool become(struct init *init, struct error *err)
     return is_done;
 }
 
-bool become_tell(const struct error *failed)
+bool become_tell(struct init *init, const struct error *failed)
 {
     struct launcher_init_message message = {.type = failed ? LI_FAILED : LI_READY};
     struct error ignored = {0};
     if (failed)
         message.as.failed = *failed;
     bool is_told = launcher_init_send(INHERIT_FD_CONTROL, &message, NULL, 0, &ignored);
+    if (is_told && !failed && init->is_guest)
+        return watch_add(init, &init->launcher, INHERIT_FD_CONTROL, EPOLLIN | EPOLLRDHUP, &ignored);
     close(INHERIT_FD_CONTROL);
     return is_told;
 }

@@ -6,9 +6,12 @@
 #include "sandboxd/init/init.h"
 #include "sandboxd/launcher_init/launcher_init.h"
 
+/** Before anything else here. */
+void become_open(struct init *init);
+
 /** Says that it is warm and waits; then becomes: names, /dev/shm, volumes, the user, limits, deadline; at last the
  *  capabilities go. False with ERROR_GONE: the launcher went away. The launcher has not been told of the end yet. */
 bool become(struct init *init, struct error *err) MUST_USE;
 
-/** Tells the launcher and closes the dialogue; `failed` NULL: ready. */
-bool become_tell(const struct error *failed) MUST_USE;
+/** Tells the launcher; `failed` NULL: ready. Closes the dialogue, which a guest keeps to see the launcher's end by. */
+bool become_tell(struct init *init, const struct error *failed) MUST_USE;

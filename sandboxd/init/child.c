@@ -53,7 +53,9 @@ static bool join_cgroups(const struct child_plan *plan, struct error *err)
 static bool become_user(const struct child_plan *plan, struct error *err)
 {
     /* Where setgroups(2) is denied (user_namespaces(7)), having none already is as good. */
-    if (syscall(SYS_setgroups, 0, NULL) < 0 && syscall(SYS_getgroups, 0, NULL) != 0)
+    bool has_mark = plan->mark != 0;
+    if (syscall(SYS_setgroups, has_mark ? 1 : 0, has_mark ? &plan->mark : NULL) < 0 &&
+        (has_mark || syscall(SYS_getgroups, 0, NULL) != 0))
         return error_set_errno(err, ERROR_INTERNAL, "setgroups");
     if (syscall(SYS_setresgid, plan->gid, plan->gid, plan->gid) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "setresgid");
@@ -82,7 +84,7 @@ static bool open_null(struct error *err)
 static bool close_all_but(int socket, struct error *err)
 {
     bool is_closed = (socket == 3 || syscall(SYS_close_range, 3U, (unsigned)socket - 1, 0U) == 0) &&
-                     syscall(SYS_close_range, (unsigned)socket + 1, ~0U, 0U) == 0;
+                     syscall(SYS_close_range, (unsigned)socket + 1, (unsigned)INT_MAX, 0U) == 0;
     return is_closed || error_set_errno(err, ERROR_INTERNAL, "close_range");
 }
 
@@ -157,7 +159,7 @@ static bool take_place(const struct child_order *order, struct error *err)
     if (!take_streams(order, err))
         return false;
     /* All is O_CLOEXEC from birth; this is for the one that may be forgotten. */
-    if (syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+    if (syscall(SYS_close_range, 3U, (unsigned)INT_MAX, CLOSE_RANGE_CLOEXEC) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "close_range");
     if (!take_program(order, err))
         return false;

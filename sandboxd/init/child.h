@@ -14,6 +14,7 @@ struct child_plan {
     const struct sock_fprog *filter;
     struct rlimit files;
     uint32_t uid, gid;
+    gid_t mark;   /* a supplementary group, see family.h; 0: none */
     bool as_root; /* uid and gid 0, with the capabilities of rights.h; else none */
 };
 

@@ -1,9 +1,9 @@
 /* command.c - the table of commands and what becomes of each; starting one is start.c. */
 #include "sandboxd/init/command.h"
 
-#include "sandboxd/init/cgroup.h"
 #include "sandboxd/init/connection.h"
 #include "sandboxd/init/deadline.h"
+#include "sandboxd/init/family.h"
 #include "sandboxd/init/orders.h"
 #include "shared/base/clock.h"
 #include "shared/base/text.h"
@@ -67,7 +67,7 @@ void command_free(struct command *command, struct init *init)
 /* True when nothing of it is left in the kernel. */
 static bool remove_directory(struct command *command, struct init *init)
 {
-    if (command->serial != 0 && !cgroup_remove(init->run, command->serial))
+    if (command->serial != 0 && !family_remove(init, command->serial))
         return false;
     command->serial = 0;
     watch_end(init, &command->watch);
@@ -99,13 +99,24 @@ static void leave_directory(struct command *command, struct init *init)
 {
     if (remove_directory(command, init) || command->watch.fd >= 0)
         return;
-    int fd = cgroup_open_events(init->run, command->serial);
+    int fd = family_open_events(init, command->serial);
     if (fd < 0)
         return;
     command->watch.ready = on_directory_event;
     /* The first event comes at once: a fresh cgroup.events counts as changed, so no end is missed. */
     if (!watch_add(init, &command->watch, fd, EPOLLPRI, NULL))
         return;
+}
+
+void command_orphan_reaped(struct init *init)
+{
+    if (!family_is_marked(init)) /* else their cgroups tell */
+        return;
+    for (size_t i = init->count; i > 0; i--) {
+        struct command *command = init->commands[i - 1];
+        if (command->serial != 0 && has_ended(command) && remove_directory(command, init))
+            free_when_forgotten(command, init);
+    }
 }
 
 static void refuse(struct command *command, struct init *init)
@@ -154,7 +165,7 @@ static uint64_t cpu_ms_of(const struct command *command, const struct init *init
     uint64_t seconds = (uint64_t)usage->ru_utime.tv_sec + (uint64_t)usage->ru_stime.tv_sec;
     uint64_t waited_us = seconds * 1000000 + (uint64_t)usage->ru_utime.tv_usec + (uint64_t)usage->ru_stime.tv_usec;
     /* wait4(2) knows the children it waited for; the cgroup also those that were orphaned. */
-    uint64_t cgroup_us = cgroup_cpu_us(init->run, command->serial);
+    uint64_t cgroup_us = family_cpu_us(init, command->serial);
     return (cgroup_us > waited_us ? cgroup_us : waited_us) / 1000;
 }
 
@@ -163,7 +174,7 @@ void command_reaped(struct command *command, struct init *init, int status, cons
     if (command->state == COMMAND_STARTING && command->watch.fd >= 0)
         command_settle(command, init); /* its end of the pipe is closed: this reads an error or the end */
     if (command->refusal.kind != ERROR_NONE) {
-        cgroup_remove(init->run, command->serial);
+        family_remove(init, command->serial);
         refuse(command, init);
         return;
     }
@@ -193,7 +204,7 @@ void command_kill(struct command *command, struct init *init)
     }
     if (!has_ended(command))
         command->killed = true;
-    if (command->serial != 0 && cgroup_kill(init->run, command->serial))
+    if (command->serial != 0 && family_kill(init, command->serial))
         return;
     if (!has_ended(command)) {
         kill(-command->pid, SIGKILL);
@@ -222,7 +233,7 @@ void command_signal(struct command *command, struct init *init, int number)
         order_signal(command, init, number);
         return;
     }
-    if (number == SIGKILL && cgroup_kill(init->run, command->serial))
+    if (number == SIGKILL && family_kill(init, command->serial))
         return;
     if (kill(-command->pid, number) < 0 && errno == ESRCH)
         kill(command->pid, number); /* before its setsid(2) */

@@ -62,6 +62,9 @@ void command_refuse(struct command *command, struct init *init, const struct err
 /** It runs: told to the front. */
 void command_runs(struct command *command, struct init *init);
 
+/** What a command left behind was reaped: where nothing else tells, those that had ended may be removed now. */
+void command_orphan_reaped(struct init *init);
+
 /** For start.c: reads what the refusal pipe says, if it says anything yet. */
 void command_settle(struct command *command, struct init *init);
 /** For start.c: into the table; and the timer set. */

@@ -11,7 +11,7 @@
 #include <sys/timerfd.h>
 #include <time.h>
 
-enum { DEADLINE_GRACE_MS = 10000, DEADLINE_EXIT_CODE = 10 };
+enum { DEADLINE_EXIT_CODE = 10 };
 
 static void arm(struct init *init, uint64_t boot_ns)
 {
@@ -52,7 +52,7 @@ static void on_timer(struct init *init, struct watch *watch, uint32_t events)
     if (is_due(init->end_boot_ns, now))
         terminate_go_on(init);
     else if (init->end_boot_ns == 0 && is_due(init->deadline_boot_ns, now))
-        terminate_begin(init, DEADLINE_GRACE_MS, DEADLINE_EXIT_CODE);
+        terminate_begin(init, TERMINATE_GRACE_MS, DEADLINE_EXIT_CODE);
     deadline_consider(init, init->end_boot_ns != 0 ? init->end_boot_ns : init->deadline_boot_ns);
 }
 

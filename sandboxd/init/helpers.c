@@ -2,7 +2,7 @@
 #include "sandboxd/init/helpers.h"
 
 #include "sandboxd/front_files/front_files.h"
-#include "sandboxd/init/cgroup.h"
+#include "sandboxd/init/family.h"
 #include "sandboxd/init/orders.h"
 #include "sandboxd/init/spare.h"
 #include "shared/base/fd.h"
@@ -43,18 +43,9 @@ pid_t helpers_clone(struct init *init, uint64_t *serial, struct error *err)
         return error_set(err, ERROR_GONE, "the sandbox is ending"), -1;
     if (helper == NULL)
         return error_set(err, ERROR_NO_CAPACITY, "%d file operations and zygotes are under way", INIT_HELPERS), -1;
-    *serial = init->last_serial + 1;
-    AUTO_FD int directory = cgroup_make(init->run, *serial, err);
-    if (directory < 0)
-        return -1;
-    init->last_serial = *serial;
-    pid_t pid = cgroup_clone(directory, err);
-    if (pid == 0)
-        return 0;
-    if (pid < 0) {
-        cgroup_remove(init->run, *serial);
-        return -1;
-    }
+    pid_t pid = family_clone(init, serial, err);
+    if (pid <= 0)
+        return pid;
     *helper = (struct init_helper){.pid = pid, .serial = *serial};
     init->childless = false;
     return pid;
@@ -66,7 +57,8 @@ void helpers_start(struct init *init, int socket)
     uint64_t serial;
     pid_t pid = helpers_clone(init, &serial, &err);
     if (pid == 0) {
-        const struct child_plan plan = child_plan_of(init, NULL);
+        struct child_plan plan = child_plan_of(init, NULL);
+        plan.mark = family_mark(init, serial);
         child_help(&plan, socket);
     }
     if (pid < 0)
@@ -83,7 +75,7 @@ static void sweep(struct init *init)
 {
     for (size_t i = 0; i < INIT_HELPERS; i++) {
         struct init_helper *helper = &init->helpers[i];
-        if (helper->serial != 0 && helper->pid == 0 && cgroup_remove(init->run, helper->serial))
+        if (helper->serial != 0 && helper->pid == 0 && family_remove(init, helper->serial))
             *helper = (struct init_helper){0};
     }
 }
@@ -94,7 +86,7 @@ bool helpers_reaped(struct init *init, pid_t pid)
     if (helper != NULL) {
         helper->pid = 0;
         if (!orders_are_with(init, helper->serial)) /* else a child of it is about to be moved out */
-            cgroup_kill(init->run, helper->serial);
+            family_kill(init, helper->serial);
     }
     sweep(init);
     return helper != NULL;
@@ -104,6 +96,6 @@ void helpers_clean_up(struct init *init)
 {
     for (size_t i = 0; i < INIT_HELPERS; i++) {
         if (init->helpers[i].serial != 0)
-            cgroup_remove(init->run, init->helpers[i].serial);
+            family_remove(init, init->helpers[i].serial);
     }
 }

@@ -64,7 +64,8 @@ struct gift {
 
 struct init {
     int epoll;
-    int run;         /* the v2 cgroup `run` */
+    int run;         /* the v2 cgroup `run`; -1: there is none, a family is told by its mark (family.h) */
+    gid_t first_mark; /* mark.h */
     const int *join; /* v1 cgroup.procs */
     size_t join_count;
     struct sock_fprog filter;  /* the commands' seccomp program */
@@ -75,6 +76,8 @@ struct init {
     uint32_t uid, gid;         /* of commands */
     bool root_allowed;         /* a START may ask for uid 0 */
     struct watch listener, connection, child_signal, timer;
+    bool is_guest;         /* inherit.h */
+    struct watch launcher; /* of a guest: its socket, as long as there is one */
 
     struct command *commands[FRONT_INIT_COMMANDS]; /* in the order of their starts */
     size_t count;

@@ -7,6 +7,7 @@
 #include "sandboxd/init/deadline.h"
 #include "sandboxd/init/inherit.h"
 #include "sandboxd/init/init.h"
+#include "sandboxd/init/mark.h"
 #include "sandboxd/init/reap.h"
 #include "sandboxd/init/rights.h"
 #include "sandboxd/init/spare.h"
@@ -45,7 +46,7 @@ static void reset_signals(void)
 /* Nothing inherited reaches a command; 0, 1 and 2 are taken, so that no pipe ever gets these numbers. */
 static bool set_up_descriptors(struct error *err)
 {
-    if (syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+    if (syscall(SYS_close_range, 3U, (unsigned)INT_MAX, CLOSE_RANGE_CLOEXEC) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "close_range");
     for (int fd = 0; fd < 3; fd++) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
@@ -91,6 +92,10 @@ static bool inherit_cgroups(struct init *init, uint64_t join_count, struct error
     static int join[INHERIT_JOIN_MAX];
     struct stat status;
     init->run = INHERIT_FD_RUN;
+    if (init->is_guest) {
+        init->run = -1;
+        return mark_choose(&init->first_mark, err);
+    }
     if (fstat(init->run, &status) < 0 || !S_ISDIR(status.st_mode))
         return error_set(err, ERROR_INVALID, "init: descriptor %d is not the cgroup `run`", init->run);
     for (size_t i = 0; i < join_count; i++) {
@@ -109,15 +114,19 @@ static bool set_up(struct init *init, int argc, char *const argv[], struct error
     uint64_t join_count;
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "PR_SET_DUMPABLE");
-    if (getpid() != 1)
+    init->is_guest = argc == 3 && strcmp(argv[2], INHERIT_GUEST) == 0;
+    if (getpid() != 1 && !init->is_guest)
         return error_set(err, ERROR_INVALID, "init: must be process 1 of a pid namespace");
-    if (argc != 2)
-        return error_set(err, ERROR_INVALID, "init: usage: init JOIN_COUNT");
+    if (argc != 2 && !init->is_guest)
+        return error_set(err, ERROR_INVALID, "init: usage: init JOIN_COUNT [" INHERIT_GUEST "]");
+    if (getpid() != 1 && prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
+        return error_set_errno(err, ERROR_INTERNAL, "PR_SET_CHILD_SUBREAPER");
     if (!parse_number(argv[1], INHERIT_JOIN_MAX, "the count of cgroups", &join_count, err))
         return false;
     reset_signals();
     TAILQ_INIT(&init->untold);
     zygotes_open(init);
+    become_open(init);
     init->gift.fd = -1;
     init->childless = true;
     init->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -150,9 +159,9 @@ int main(int argc, char *argv[])
     static struct init init;
     struct error err = {0};
     if (!set_up(&init, argc, argv, &err) || !become(&init, &err) || !connection_listen(&init, INHERIT_FD_LISTEN, &err))
-        return become_tell(&err) ? 1 : 2;
+        return become_tell(&init, &err) ? 1 : 2;
     init.spare_due = true;
-    if (!become_tell(NULL))
+    if (!become_tell(&init, NULL))
         return 1;
     while (!init.leaving)
         turn(&init);

@@ -1,8 +1,8 @@
 /* orders.c - see orders.h; the rules are in zygotes.h. */
 #include "sandboxd/init/orders.h"
 
-#include "sandboxd/init/cgroup.h"
 #include "sandboxd/init/deadline.h"
+#include "sandboxd/init/family.h"
 #include "sandboxd/init/helpers.h"
 #include "shared/base/clock.h"
 #include "shared/base/fd.h"
@@ -45,7 +45,7 @@ static void close_one(int fd)
 static void leave_zygote(struct init *init, uint64_t serial)
 {
     if (serial != 0 && !zygotes_has(init, serial) && !orders_are_with(init, serial))
-        cgroup_kill(init->run, serial);
+        family_kill(init, serial);
 }
 
 void order_end(struct command *command, struct init *init)
@@ -83,22 +83,14 @@ static bool is_ours(struct init *init, const struct order *order, const struct u
     return who->pid > 1 && who->uid == init->uid && command_find_pid(init, who->pid) == NULL &&
            who->pid != init->spare.pid && !helpers_has(init, who->pid) &&
            waitid(P_PID, (id_t)who->pid, &ignored, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 &&
-           cgroup_has(init->run, order->serial, who->pid);
+           family_has(init, order->serial, who->pid);
 }
 
 static bool take_in(struct init *init, struct command *command, pid_t pid, struct error *err)
 {
-    uint64_t serial = init->last_serial + 1;
-    AUTO_FD int directory = cgroup_make(init->run, serial, err);
-    if (directory < 0)
+    if (!family_take(init, &command->serial, pid, err))
         return false;
-    init->last_serial = serial;
-    if (!cgroup_move(init->run, serial, pid)) {
-        cgroup_remove(init->run, serial);
-        return error_set(err, ERROR_INTERNAL, "the command's process could not be moved to its cgroup");
-    }
     command->pid = pid;
-    command->serial = serial;
     return true;
 }
 
@@ -163,7 +155,7 @@ static void end_zygote(struct init *init, struct command *command, const struct 
         zygotes_end(init, zygote, why);
         return;
     }
-    cgroup_kill(init->run, command->order->serial); /* one that was replaced since */
+    family_kill(init, command->order->serial); /* one that was replaced since */
     fail(command, init, why);
 }
 

@@ -1,7 +1,7 @@
 /* spare.c - see spare.h. */
 #include "sandboxd/init/spare.h"
 
-#include "sandboxd/init/cgroup.h"
+#include "sandboxd/init/family.h"
 
 #include <sys/socket.h>
 
@@ -24,24 +24,20 @@ struct child_plan child_plan_of(const struct init *init, const struct fi_start *
     return plan;
 }
 
-/* Into its cgroup, `ends[1]` the child's. */
-static bool clone_spare(struct init *init, uint64_t serial, const int ends[static 2])
+/* Into its family, `ends[1]` the child's. */
+static bool clone_spare(struct init *init, const int ends[static 2])
 {
     struct error ignored = {0};
-    AUTO_FD int directory = cgroup_make(init->run, serial, &ignored);
-    if (directory < 0)
-        return false;
-    init->last_serial = serial;
-    pid_t pid = cgroup_clone(directory, &ignored);
+    uint64_t serial = 0;
+    pid_t pid = family_clone(init, &serial, &ignored);
     if (pid == 0) {
         struct child_plan plan = child_plan_of(init, NULL);
         plan.files = init->spare_files;
+        plan.mark = family_mark(init, serial);
         child_wait(&plan, ends[1]);
     }
-    if (pid < 0) {
-        cgroup_remove(init->run, serial);
+    if (pid < 0)
         return false;
-    }
     init->spare = (struct spare){.pid = pid, .serial = serial, .files = init->spare_files.rlim_cur, .socket = ends[0]};
     init->childless = false;
     return true;
@@ -54,7 +50,7 @@ void spare_make(struct init *init)
         return;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return;
-    if (!clone_spare(init, init->last_serial + 1, ends))
+    if (!clone_spare(init, ends))
         close(ends[0]);
     close(ends[1]);
 }
@@ -89,13 +85,14 @@ bool spare_take(struct init *init, struct command *command, const struct child_p
     return true;
 }
 
-void spare_reaped(struct init *init, pid_t pid)
+bool spare_reaped(struct init *init, pid_t pid)
 {
     struct spare *spare = &init->spare;
     if (spare->pid != pid)
-        return; /* an orphan of a command */
-    cgroup_remove(init->run, spare->serial);
+        return false; /* an orphan of a command */
+    family_remove(init, spare->serial);
     if (spare->socket >= 0)
         close(spare->socket);
     *spare = (struct spare){.socket = -1};
+    return true;
 }

@@ -16,5 +16,5 @@ void spare_make(struct init *init);
  * `plan` wants it: then the next one will be, unless that is for a command as root. */
 bool spare_take(struct init *init, struct command *command, const struct child_plan *plan,
                 const struct child_order *order, int memory) MUST_USE;
-/** A child was reaped that is no command. */
-void spare_reaped(struct init *init, pid_t pid);
+/** A child was reaped that is no command; whether it is the spare. */
+bool spare_reaped(struct init *init, pid_t pid);

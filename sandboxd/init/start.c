@@ -1,10 +1,10 @@
 /* start.c - from FI_START to a cloned child: streams, cgroup, clone3(2). The child's own part is child.c; what a zygote
  * forks, orders.c. */
-#include "sandboxd/init/cgroup.h"
 #include "sandboxd/init/child.h"
 #include "sandboxd/init/command.h"
 #include "sandboxd/init/connection.h"
 #include "sandboxd/init/deadline.h"
+#include "sandboxd/init/family.h"
 #include "sandboxd/init/orders.h"
 #include "sandboxd/init/spare.h"
 #include "sandboxd/init/terminal.h"
@@ -80,21 +80,16 @@ static void refuse_start(struct init *init, const char *id, const struct error *
     connection_tell(init, command);
 }
 
-static bool launch_in_cgroup(struct init *init, struct command *command, const struct child_plan *plan,
-                             const struct child_order *order, struct error *err)
+static bool launch_alone(struct init *init, struct command *command, const struct child_plan *plan,
+                         const struct child_order *order, struct error *err)
 {
-    command->serial = init->last_serial + 1;
-    AUTO_FD int directory = cgroup_make(init->run, command->serial, err);
-    if (directory < 0)
-        return false;
-    init->last_serial = command->serial;
-    command->pid = cgroup_clone(directory, err);
-    if (command->pid == 0)
-        child_run(plan, order);
-    if (command->pid > 0)
-        return true;
-    cgroup_remove(init->run, command->serial);
-    return false;
+    command->pid = family_clone(init, &command->serial, err);
+    if (command->pid == 0) {
+        struct child_plan own = *plan;
+        own.mark = family_mark(init, command->serial);
+        child_run(&own, order);
+    }
+    return command->pid > 0;
 }
 
 /* Of the START; borrowed. */
@@ -124,7 +119,7 @@ static bool launch(struct init *init, struct command *command, const struct chil
         .refusal = refusal,
     };
     bool is_launched =
-        spare_take(init, command, plan, &order, given->memory) || launch_in_cgroup(init, command, plan, &order, err);
+        spare_take(init, command, plan, &order, given->memory) || launch_alone(init, command, plan, &order, err);
     streams_close_child_ends(&command->streams);
     return is_launched;
 }
@@ -135,6 +130,9 @@ static bool may_start(const struct init *init, const struct fi_start *start, con
         return error_set(err, ERROR_GONE, "the sandbox is ending");
     if (start->as_root && !init->root_allowed)
         return error_set(err, ERROR_FORBIDDEN, "this sandbox runs no commands as root; leave out \"user\"");
+    if (start->zygote != 0 && family_is_marked(init))
+        return error_set(err, ERROR_INVALID, "this sandbox starts no command from a process that waits for it: it is a "
+                                             "guest, without cgroups");
     if (init->count == FRONT_INIT_COMMANDS)
         return error_set(err, ERROR_NO_CAPACITY, "%d commands are kept; forget ended ones, or kill what they left",
                          FRONT_INIT_COMMANDS);

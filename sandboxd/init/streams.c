@@ -1,6 +1,8 @@
 /* streams.c - see streams.h. */
 #include "sandboxd/init/streams.h"
 
+#include "shared/base/fd.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -21,16 +23,18 @@ static bool open_pipe(int *ours, int *theirs, int our_end, struct error *err)
         return streams_failed("pipe", err);
     *ours = ends[our_end];
     *theirs = ends[1 - our_end];
-    if (fcntl(*ours, F_SETFL, O_NONBLOCK) < 0 || fchmod(*theirs, 0666) < 0)
+    bool has_mode = fchmod(*theirs, 0666) == 0 || errno == EPERM; /* it is ours: where pipes have none (gVisor) */
+    if (!has_mode || fcntl(*ours, F_SETFL, O_NONBLOCK) < 0)
         return streams_failed("setting up a pipe", err);
     return true;
 }
 
-/* The front may add and punch holes, yet neither end can cut what a reader was promised. */
+/* The front may add and punch holes, yet neither end can cut what a reader was promised, where there are holes. */
 bool streams_open_memory(int *fd, const char *name, bool sealable, struct error *err)
 {
+    int seals = (sealable ? 0 : F_SEAL_SEAL) | (fd_can_punch() ? F_SEAL_SHRINK : 0); /* else: fd_drop_front */
     *fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (*fd < 0 || fcntl(*fd, F_ADD_SEALS, sealable ? F_SEAL_SHRINK : F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+    if (*fd < 0 || fcntl(*fd, F_ADD_SEALS, seals) < 0)
         return streams_failed("memfd", err);
     return true;
 }

@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/fsuid.h>
 #include <sys/ioctl.h>
 #include <termios.h>
+#include <unistd.h>
 
 /* devpts gives a slave to who opened ptmx (its gid= says the group): by the fsuid, for init stays who it is. */
 static int open_master(const struct terminal_order *order)
@@ -49,6 +51,24 @@ static bool open_pipe(int *reads, int *writes, struct error *err)
     return true;
 }
 
+/* By the master, not by its name: what is mounted at /dev/pts does not matter. By name where the kernel has no such
+ * request; there it may not have seen our fsuid either. */
+static int open_other_end(int master, const struct terminal_order *order)
+{
+    char path[32];
+    int number = 0;
+    int fd = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0 || (errno != ENOTTY && errno != EINVAL))
+        return fd;
+    if (ioctl(master, TIOCGPTN, &number) < 0)
+        return -1;
+    (void)snprintf(path, sizeof path, "/dev/pts/%d", number);
+    fd = open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0)
+        (void)!fchown(fd, order->uid, order->gid);
+    return fd;
+}
+
 static bool open_all(struct streams *made, const struct terminal_order *order, struct error *err)
 {
     int *kept = made->kept, master = open_master(order);
@@ -57,10 +77,9 @@ static bool open_all(struct streams *made, const struct terminal_order *order, s
     kept[FI_TERMINAL_FD_MASTER] = master;
     if (!set_up(master, order->columns, order->rows))
         return streams_failed("setting up a terminal", err);
-    /* By the master, not by its name: what is mounted at /dev/pts does not matter. */
-    made->terminal_end = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    made->terminal_end = open_other_end(master, order);
     if (made->terminal_end < 0)
-        return streams_failed("TIOCGPTPEER", err);
+        return streams_failed("opening the other end of a terminal", err);
     return open_pipe(&kept[FI_TERMINAL_FD_OUT_READ], &kept[FI_TERMINAL_FD_OUT_WRITE], err) &&
            streams_open_memory(&kept[FI_TERMINAL_FD_STDOUT_MEMORY], "stdout", false, err) &&
            open_pipe(&kept[FI_TERMINAL_FD_IN_READ], &kept[FI_TERMINAL_FD_IN_WRITE], err) &&

@@ -1,10 +1,10 @@
 /* terminate.c - see terminate.h. */
 #include "sandboxd/init/terminate.h"
 
-#include "sandboxd/init/cgroup.h"
 #include "sandboxd/init/command.h"
 #include "sandboxd/init/connection.h"
 #include "sandboxd/init/deadline.h"
+#include "sandboxd/init/family.h"
 #include "sandboxd/init/helpers.h"
 #include "sandboxd/init/reap.h"
 #include "sandboxd/init/zygotes.h"
@@ -35,16 +35,10 @@ void terminate_begin(struct init *init, uint64_t grace_ms, int exit_code)
         if (init->commands[i]->state == COMMAND_STARTING || init->commands[i]->state == COMMAND_RUNNING)
             init->commands[i]->killed = true;
     }
-    kill(-1, SIGTERM); /* all of this pid namespace but init: kill(2) */
-    kill(-1, SIGCONT); /* a stopped process takes SIGTERM only then */
+    family_signal_all(init, SIGTERM);
+    family_signal_all(init, SIGCONT); /* a stopped process takes SIGTERM only then */
     deadline_consider(init, end);
     reap_children(init);
-}
-
-static void kill_all(struct init *init)
-{
-    cgroup_kill_all(init->run); /* also what is frozen; where the file is not ours, kill(2) does the rest */
-    kill(-1, SIGKILL);
 }
 
 void terminate_go_on(struct init *init)
@@ -55,7 +49,7 @@ void terminate_go_on(struct init *init)
     }
     init->killed_all = true;
     init->end_boot_ns = clock_boot_ns() + LAST_WAIT_NS;
-    kill_all(init);
+    family_signal_all(init, SIGKILL);
 }
 
 bool terminate_is_done(const struct init *init)
@@ -67,9 +61,9 @@ void terminate_clean_up(struct init *init)
 {
     for (size_t i = 0; i < init->count; i++) {
         if (init->commands[i]->serial != 0)
-            cgroup_remove(init->run, init->commands[i]->serial);
+            family_remove(init, init->commands[i]->serial);
     }
     helpers_clean_up(init);
     if (init->spare.pid != 0)
-        cgroup_remove(init->run, init->spare.serial);
+        family_remove(init, init->spare.serial);
 }

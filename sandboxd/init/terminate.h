@@ -4,6 +4,8 @@
 
 #include "sandboxd/init/init.h"
 
+#define TERMINATE_GRACE_MS 10000 /* where nobody says another */
+
 /** Begins, or, when the end has begun, at most shortens the grace. */
 void terminate_begin(struct init *init, uint64_t grace_ms, int exit_code);
 

@@ -1,16 +1,15 @@
 /* volumes.c - see volumes.h. */
 #include "sandboxd/init/volumes.h"
 
+#include "shared/base/beneath.h"
 #include "shared/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 static bool is_below(const char *path, const char *folder)
 {
@@ -34,7 +33,7 @@ static int enter(int folder, const char *name)
 {
     const struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
                                  .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH};
-    return (int)syscall(SYS_openat2, folder, name, &how, sizeof how);
+    return beneath_open(folder, name, &how);
 }
 
 static int make_and_enter(int folder, const char *name)

@@ -1,9 +1,9 @@
 /* zygotes.c - see zygotes.h: the lives of the processes themselves; what they are asked for is orders.c. */
 #include "sandboxd/init/zygotes.h"
 
-#include "sandboxd/init/cgroup.h"
 #include "sandboxd/init/child.h"
 #include "sandboxd/init/deadline.h"
+#include "sandboxd/init/family.h"
 #include "sandboxd/init/helpers.h"
 #include "sandboxd/init/orders.h"
 #include "sandboxd/init/spare.h"
@@ -147,7 +147,7 @@ static bool start(struct init *init, struct zygote *zygote, const struct zygote_
     if (!is_cloned)
         return false;
     if (!take_descriptors(init, zygote, wish, &ours, err)) {
-        cgroup_kill(init->run, zygote->serial); /* it is reaped as a helper */
+        family_kill(init, zygote->serial); /* it is reaped as a helper */
         forget(init, zygote);
         return false;
     }
@@ -194,7 +194,7 @@ struct zygote *zygotes_get(struct init *init, const struct zygote_wish *wish, st
     bool had_one = zygote->watch.fd >= 0;
     forget(init, zygote);
     if (had_one && !orders_are_with(init, zygote->serial))
-        cgroup_kill(init->run, zygote->serial);
+        family_kill(init, zygote->serial);
     return start(init, zygote, wish, err) ? zygote : NULL;
 }
 
@@ -214,7 +214,7 @@ void zygotes_end(struct init *init, struct zygote *zygote, const struct error *w
     if (zygote->watch.fd < 0)
         return;
     forget(init, zygote);
-    cgroup_kill(init->run, zygote->serial);
+    family_kill(init, zygote->serial);
     orders_fail(init, number_of(init, zygote), why);
 }
 

@@ -39,6 +39,8 @@ struct spool *spool_open(const struct spool_options *options, struct error *err)
 void spool_free(struct spool *spool);
 DEFINE_AUTO(spool)
 
+/* Of the next five: a NULL spool records nothing and never fails. It is a guest's, inside of what records. */
+
 /** Writes one record. False: it could not be (disk or spool full): then the deed must not be done; ERROR_DISK_FULL with
  *  a sentence for the client. With half of bytes_max waiting, one sandbox may not take more of the rest than it leaves:
  *  so that no client keeps the deeds of others from being done. Any thread. */

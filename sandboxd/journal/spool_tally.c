@@ -62,6 +62,8 @@ static bool take_turn(struct spool_tally *tally, int64_t now_ms)
 
 void spool_refusal(struct spool *spool, const struct spool_record *record)
 {
+    if (!spool)
+        return;
     struct spool_tally *tally = &spool->tally;
     int64_t now_ms = clock_wall_ms();
     struct error ignored = {0};
@@ -141,6 +143,8 @@ static struct spool_read_count *new_read(const struct spool_record *record, cons
 
 void spool_read(struct spool *spool, const struct spool_record *record)
 {
+    if (!spool)
+        return;
     struct spool_tally *tally = &spool->tally;
     const char *jti = record->jti ? record->jti : "";
     size_t row = row_of(record->action, jti);

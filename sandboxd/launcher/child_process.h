@@ -17,7 +17,7 @@ struct child_process {
     const char *environment; /* the variable that names its end of the socket */
     char *const *argv;       /* with the program's name */
     pid_t pid;               /* 0: none runs */
-    int pidfd, socket;       /* -1: none */
+    int pidfd, socket;       /* -1: none; pidfd also where the kernel has none (before Linux 5.3) */
     uint64_t started_boot_ns;
     uint64_t restart_boot_ns; /* when none runs: when to start one; 0 never (we are stopping) */
     uint64_t backoff_ms;

@@ -67,11 +67,11 @@ static bool check_volume(const struct li_volume *volume, bool is_there, struct e
 
 static bool check_become(const struct li_become *become, size_t fd_count, struct error *err)
 {
-    if (!is_text(become->hostname, sizeof become->hostname) || become->hostname[0] == '\0')
+    if (!is_text(become->hostname, sizeof become->hostname))
         return wrong(err, "hostname");
     bool in_range = become->uid >= 1 && become->uid <= IDS_MAX && become->gid <= IDS_MAX && become->root_allowed <= 1 &&
-                    become->open_files >= FILES_MIN && become->open_files <= FILES_MAX && become->shared_bytes > 0 &&
-                    become->has_letter <= 1 && become->reserved == 0;
+                    become->open_files >= FILES_MIN && become->open_files <= FILES_MAX && become->has_letter <= 1 &&
+                    become->reserved == 0;
     if (!in_range)
         return wrong(err, "number");
     if (become->volume_count > LAUNCHER_INIT_VOLUMES || fd_count != (size_t)become->volume_count + become->has_letter)

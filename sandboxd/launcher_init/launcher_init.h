@@ -49,9 +49,9 @@ struct li_volume {
 };
 
 struct li_become {
-    char hostname[LAUNCHER_INIT_NAME_BYTES];
+    char hostname[LAUNCHER_INIT_NAME_BYTES]; /* "": it stays as it is, with /etc/hosts */
     uint64_t deadline_boot_ns; /* hard deadline, CLOCK_BOOTTIME; 0 none */
-    uint64_t shared_bytes;     /* size of /dev/shm */
+    uint64_t shared_bytes;     /* size of /dev/shm; 0: it stays as it is */
     uint32_t uid, gid;         /* of commands, inside: 1..65534 */
     uint32_t open_files;       /* RLIMIT_NOFILE of commands, 16..1048576, cut to what there is */
     uint8_t root_allowed;      /* 1: FI_START may ask for uid 0 with the capabilities that package managers need */

@@ -22,7 +22,7 @@ struct init_link_events {
 };
 
 /** Starts connecting to `socket_path` below the folder `run_folder` (borrowed), where a process of `uid` must listen.
- *  Calls no event before it has returned. */
+ *  FRONT_LAUNCHER_ANY_UID: of any. Calls no event before it has returned. */
 struct init_link *init_link_new(struct loop *loop, int run_folder, const char *socket_path, uid_t uid,
                                 const struct init_link_events *events, void *cookie) MUST_USE;
 

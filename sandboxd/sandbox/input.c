@@ -12,12 +12,14 @@
 
 enum { PAGE = 4096 };
 static const uint64_t PUNCH_BYTES = UINT64_C(256) << 10; /* at least, so that it costs little a byte */
+static const uint64_t CUT_BYTES = UINT64_C(4) << 20;     /* ... where all that waits is written anew */
 
 struct input *input_new(int memory, struct error *err)
 {
     struct stat status;
     int seals = fcntl(memory, F_GET_SEALS);
-    if (fstat(memory, &status) != 0 || !S_ISREG(status.st_mode) || seals < 0 || !(seals & F_SEAL_SHRINK)) {
+    bool is_whole = (seals & F_SEAL_SHRINK) || !fd_can_punch(); /* where there are no holes it is cut: fd_drop_front */
+    if (fstat(memory, &status) != 0 || !S_ISREG(status.st_mode) || seals < 0 || !is_whole) {
         error_set(err, ERROR_INVALID, "stdin's memory is not a memfd that nobody can cut");
         fd_drop(memory);
         return NULL;
@@ -115,7 +117,12 @@ void input_punch(struct input *input, int pipe)
     to -= to % PAGE;
     if (to < input->punched + PUNCH_BYTES / 2)
         return;
-    (void)fallocate(input->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)input->punched,
-                    (off_t)(to - input->punched));
+    if (fd_can_punch())
+        (void)fallocate(input->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)input->punched,
+                        (off_t)(to - input->punched));
+    else if (!input->is_ended && to - input->punched >= CUT_BYTES) /* sealed by its end, and soon over */
+        (void)fd_drop_front(input->memory, to, input->accepted);
+    else
+        return;
     input->punched = to;
 }

@@ -2,15 +2,17 @@
 #include "sandboxd/sandbox/output.h"
 
 #include "shared/base/fd.h"
+#include "shared/base/fd.h"
 #include "shared/base/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, CUT_BYTES = 4 << 20 };
 
 const char *output_stream_name(enum output_stream stream)
 {
@@ -26,6 +28,8 @@ static uint64_t find_kept_from(int memory, const struct stat *status, uint64_t l
     AUTO_FD int own = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (own >= 0) {
         off_t data = lseek(own, 0, SEEK_DATA);
+        if (data < 0 && errno == EINVAL)
+            return 0; /* a kernel that knows no holes: none was made either */
         return data < 0 || (uint64_t)data > length ? length : (uint64_t)data;
     }
     uint64_t pages = (length + PAGE - 1) / PAGE, present = (uint64_t)status->st_blocks / (PAGE / 512);
@@ -36,7 +40,8 @@ struct output *output_new(int memory, struct error *err)
 {
     struct stat status;
     int seals = fcntl(memory, F_GET_SEALS);
-    if (fstat(memory, &status) != 0 || !S_ISREG(status.st_mode) || seals < 0 || !(seals & F_SEAL_SHRINK)) {
+    bool is_whole = (seals & F_SEAL_SHRINK) || !fd_can_punch(); /* where there are no holes it is cut: fd_drop_front */
+    if (fstat(memory, &status) != 0 || !S_ISREG(status.st_mode) || seals < 0 || !is_whole) {
         error_set(err, ERROR_INVALID, "an output stream's memory is not a memfd that nobody can cut");
         fd_drop(memory);
         return NULL;
@@ -75,7 +80,16 @@ static bool is_where_it_should(const struct output *output)
 {
     struct stat status;
     uint64_t kept = output->length - output->kept_from;
+    if (!fd_can_punch()) /* such a kernel counts no holes either; a guest's init and front are one side */
+        return true;
     return fstat(output->memory, &status) == 0 && (uint64_t)status.st_blocks * 512 <= kept + OUTPUT_SLACK_BYTES;
+}
+
+/* Where splice(2) says 0: that nobody writes any more; or, in gVisor, that nothing is there now. */
+static bool has_ended(int pipe)
+{
+    struct pollfd one = {.fd = pipe, .events = POLLIN};
+    return poll(&one, 1, 0) != 0;
 }
 
 enum output_pumped output_pump(struct output *output, int pipe, uint64_t limit, size_t budget)
@@ -87,6 +101,8 @@ enum output_pumped output_pump(struct output *output, int pipe, uint64_t limit, 
         if (moved < 0 && errno == EINTR)
             continue;
         if (moved < 0 && errno == EAGAIN)
+            return OUTPUT_EMPTY;
+        if (moved == 0 && !has_ended(pipe))
             return OUTPUT_EMPTY;
         if (moved <= 0)
             return OUTPUT_END;
@@ -100,6 +116,20 @@ enum output_pumped output_pump(struct output *output, int pipe, uint64_t limit, 
     return OUTPUT_MORE;
 }
 
+/* Without holes all that is kept is written anew: seldom. */
+static void drop(struct output *output, uint64_t from, uint64_t to)
+{
+    uint64_t start = from - from % PAGE;
+    if (fd_can_punch()) {
+        (void)fallocate(output->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)start, (off_t)(to - start));
+        return;
+    }
+    if (to - output->cut_to < CUT_BYTES)
+        return;
+    (void)fd_drop_front(output->memory, to, output->length);
+    output->cut_to = to;
+}
+
 uint64_t output_punch(struct output *output, uint64_t to)
 {
     uint64_t from = output->kept_from, length = output->length;
@@ -109,8 +139,7 @@ uint64_t output_punch(struct output *output, uint64_t to)
     if (to <= from)
         return 0;
     output->kept_from = to; /* first said, then done: a reader looks again after it has read */
-    uint64_t start = from - from % PAGE;
-    (void)fallocate(output->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)start, (off_t)(to - start));
+    drop(output, from, to);
     return to - from;
 }
 

@@ -24,6 +24,7 @@ struct output {
     atomic_uint references; /* private */
     int memory;             /* memfd; private */
     bool is_foul;           /* init meddled with the memfd: the pump's loop */
+    uint64_t cut_to;        /* where the kernel makes no holes: bytes before this were given back; the pump's */
     /* kept_from <= length; both only rise; written by the pumping loop alone */
     _Atomic uint64_t length;    /* bytes so far */
     _Atomic uint64_t kept_from; /* bytes before this are gone */

@@ -123,7 +123,8 @@ static bool drop_capabilities(struct error *err)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
-    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+    /* EINVAL: a kernel that has no ambient capabilities (gVisor). */
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL)
         return error_set_errno(err, ERROR_INTERNAL, "clear ambient capabilities");
     if (syscall(SYS_capset, &header, none) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "drop capabilities");

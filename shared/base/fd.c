@@ -1,12 +1,13 @@
 #include "shared/base/fd.h"
 
+#include "shared/base/beneath.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -244,10 +245,7 @@ static int open_child(int at, const char *name)
 {
     struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
                            .resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS};
-    int fd = (int)syscall(SYS_openat2, at, name, &how, sizeof how);
-    if (fd < 0 && errno == ENOSYS)
-        fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return fd;
+    return beneath_open(at, name, &how);
 }
 
 static bool walk_to(struct walk *walk, int fd)
@@ -517,4 +515,54 @@ ssize_t fd_receive_message(int socket, void *data, size_t size, int fds[static F
     *fd_count = received == 0 ? 0 : count;
     memcpy(fds, taken, sizeof(int) * *fd_count);
     return received;
+}
+
+/* ---- memfds of which the front is over ---- */
+
+bool fd_can_punch(void)
+{
+    static atomic_int known; /* 1 yes, 2 no */
+    if (known == 0) {
+        AUTO_FD int fd = memfd_create("probe", MFD_CLOEXEC);
+        bool can = fd >= 0 && ftruncate(fd, 1) == 0 &&
+                   fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1) == 0;
+        if (fd < 0)
+            return true;
+        known = can ? 1 : 2;
+    }
+    return known == 1;
+}
+
+static bool read_back(int fd, char *to, size_t size, uint64_t from)
+{
+    for (size_t done = 0; done < size;) {
+        ssize_t got = pread(fd, to + done, size - done, (off_t)(from + done));
+        if (got == 0 || (got < 0 && errno != EINTR))
+            return false;
+        done += got > 0 ? (size_t)got : 0;
+    }
+    return true;
+}
+
+static bool write_back(int fd, const char *data, size_t size, uint64_t to)
+{
+    for (size_t done = 0; done < size;) {
+        ssize_t written = pwrite(fd, data + done, size - done, (off_t)(to + done));
+        if (written < 0 && errno != EINTR)
+            return false;
+        done += written > 0 ? (size_t)written : 0;
+    }
+    return true;
+}
+
+bool fd_drop_front(int memory, uint64_t from, uint64_t length)
+{
+    if (from == 0 || from > length)
+        return from == 0;
+    if (fd_can_punch())
+        return fallocate(memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)from) == 0;
+    size_t size = (size_t)(length - from);
+    AUTO_FREE char *rest = memory_new(size + 1);
+    return read_back(memory, rest, size, from) && ftruncate(memory, 0) == 0 &&
+           ftruncate(memory, (off_t)length) == 0 && write_back(memory, rest, size, from);
 }

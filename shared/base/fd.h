@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /** Writes all `size` bytes to a blocking descriptor, through EINTR. ERROR_INTERNAL, or ERROR_DISK_FULL on
@@ -33,6 +34,14 @@ bool fd_set_nonblocking(int fd, struct error *err) MUST_USE;
 
 /** A sealed memfd (no write, shrink, grow) holding `data`, read position 0; -1 on failure (memfd_create(2)). */
 int fd_sealed_memfd(const char *name, const void *data, size_t size, struct error *err) MUST_USE;
+
+/** Whether this kernel makes holes in a memfd (fallocate(2)): gVisor does not. Found out once. */
+bool fd_can_punch(void) MUST_USE;
+
+/** Gives back what a memfd of `length` bytes holds before `from`: by a hole, or, where there are none, by cutting it to
+ *  nothing and writing the rest anew, which nobody may read or write meanwhile. Reads there give zeros afterwards. The
+ *  position stays. False when it cannot be done: sealed, or no memory. */
+bool fd_drop_front(int memory, uint64_t from, uint64_t length);
 
 #define FD_MESSAGE_FDS 16 /* descriptors one message may carry */
 

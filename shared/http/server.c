@@ -161,7 +161,7 @@ static struct http_server *new_server(const struct http_server_options *options)
     struct http_server *server = memory_new(sizeof *server);
     server->options = *options;
     set_defaults(&server->options);
-    server->host = memory_string(options->host);
+    server->host = memory_string(options->host != NULL ? options->host : "");
     server->name = memory_string(options->name != NULL ? options->name : "http");
     server->spool_folder = memory_string(options->spool_folder != NULL ? options->spool_folder : "/tmp");
     server->listen_fd = -1;
@@ -178,13 +178,13 @@ static struct http_server *new_server(const struct http_server_options *options)
 
 struct http_server *http_server_start(const struct http_server_options *options, struct error *err)
 {
-    if (options->host == NULL || options->loops < 1 || options->loops > LOOPS_MAX) {
-        error_set(err, ERROR_INVALID, "a server needs a host and 1..%d loops", LOOPS_MAX);
+    if (options->loops < 1 || options->loops > LOOPS_MAX) {
+        error_set(err, ERROR_INVALID, "a server needs 1..%d loops", LOOPS_MAX);
         return NULL;
     }
     AUTO(http_server) *server = new_server(options);
     server->routes = http_routes_new(options->routes, options->route_count, err);
-    if (server->routes == NULL || !open_listener(server, err))
+    if (server->routes == NULL || (options->host != NULL && !open_listener(server, err)))
         return NULL;
     set_spool_folder(server->spool_folder);
     server->workers = memory_array(options->loops, sizeof *server->workers);
@@ -204,6 +204,25 @@ struct http_server *http_server_start(const struct http_server_options *options,
 uint16_t http_server_port(const struct http_server *server)
 {
     return server->port;
+}
+
+struct handed {
+    struct http_worker *worker;
+    int fd;
+};
+
+static void serve_handed(void *cookie)
+{
+    AUTO_FREE struct handed *handed = cookie;
+    http_worker_serve(handed->worker, handed->fd);
+}
+
+void http_server_serve(struct http_server *server, int fd)
+{
+    struct handed *handed = memory_new(sizeof *handed);
+    unsigned turn = atomic_fetch_add(&server->next_worker, 1);
+    *handed = (struct handed){.worker = &server->workers[turn % server->worker_count], .fd = fd};
+    loop_post(handed->worker->loop, serve_handed, handed);
 }
 
 unsigned http_server_loop_count(const struct http_server *server)

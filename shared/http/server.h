@@ -62,7 +62,7 @@ struct http_host_rule {
 };
 
 struct http_server_options {
-    const char *host; /* address to listen on, "127.0.0.1" */
+    const char *host; /* address to listen on, "127.0.0.1"; NULL: none, connections come by http_server_serve */
     uint16_t port;    /* 0: any free one, see http_server_port */
     unsigned loops;   /* threads, 1..64 */
     const char *name; /* for the log's area */
@@ -100,6 +100,9 @@ struct http_server_options {
 struct http_server *http_server_start(const struct http_server_options *options, struct error *err) MUST_USE;
 
 uint16_t http_server_port(const struct http_server *server) MUST_USE;
+/** Serves a connected stream socket (owned from now on) as one that was accepted, on the next loop in turn. Any thread. */
+void http_server_serve(struct http_server *server, int fd);
+
 unsigned http_server_loop_count(const struct http_server *server) MUST_USE;
 struct loop *http_server_loop(const struct http_server *server, unsigned index) MUST_USE;
 

@@ -1,6 +1,7 @@
 /* worker.c - one thread of a server: its loop, its libh2o context, its listener. */
 #include "shared/http/worker.h"
 #include "shared/base/clock.h"
+#include "shared/base/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,6 +38,17 @@ static void on_accept(h2o_socket_t *listener, const char *broken UNUSED)
         }
         return;
     }
+}
+
+void http_worker_serve(struct http_worker *worker, int fd)
+{
+    struct error ignored = {0};
+    if (worker->is_stopping || !fd_set_nonblocking(fd, &ignored)) {
+        close(fd);
+        return;
+    }
+    http_connection_accept(worker, h2o_evloop_socket_create(worker->loop->evloop, fd,
+                                                            H2O_SOCKET_FLAG_IS_ACCEPTED_CONNECTION));
 }
 
 static void stop_accepting(struct http_worker *worker)
@@ -116,7 +128,8 @@ static void open_worker(struct http_worker *worker)
     worker->peer_socket = loop_poll(worker->loop, worker->peer_epoll, http_peers_on_ready, worker);
     if (server->options.loop_started != NULL)
         server->options.loop_started(worker->loop, server->options.context);
-    worker->listener = loop_poll(worker->loop, worker->listen_fd, on_accept, worker);
+    if (worker->listen_fd >= 0)
+        worker->listener = loop_poll(worker->loop, worker->listen_fd, on_accept, worker);
 }
 
 static void close_worker(struct http_worker *worker)
@@ -154,6 +167,8 @@ bool http_worker_prepare(struct http_worker *worker, struct http_server *server,
     if (worker->loop == NULL || !http_peers_open(worker, err))
         return false;
     worker->loop->worker = worker;
+    if (server->listen_fd < 0)
+        return true;
     worker->listen_fd = fcntl(server->listen_fd, F_DUPFD_CLOEXEC, 0);
     return worker->listen_fd >= 0 || error_set_errno(err, ERROR_INTERNAL, "duplicate the listening socket");
 }

@@ -11,6 +11,9 @@ bool http_worker_start(struct http_worker *worker, struct error *err) MUST_USE;
 /** After its thread was joined, or never started. */
 void http_worker_done(struct http_worker *worker);
 
+/** On its loop: as a connection that was accepted. */
+void http_worker_serve(struct http_worker *worker, int fd);
+
 /* To be posted to the worker's loop, cookie = worker. */
 
 /** Accepts no more, closes what is idle. */

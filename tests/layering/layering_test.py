@@ -28,7 +28,7 @@ ALLOWED = {
     "sandboxd/launcher_egress": ["shared/base"],
     "sandboxd/launcher_guest": ["sandboxd/front_launcher", "shared/base", "shared/capability/keys.h"],
     "sandboxd/guest": ["sandboxd/launcher_guest", "sandboxd/launcher_init", "sandboxd/front_launcher", "sandboxd/isolation",
-                       "sandboxd/launcher/settings.h", "sandboxd/launcher/child_process.h", "shared/base", "shared/capability/keys.h"],
+                       "sandboxd/front/front.h", "sandboxd/launcher/settings.h", "sandboxd/launcher/child_process.h", "shared/base", "shared/capability/keys.h"],
     "sandboxd/rootless": ["shared/base"],
     "sandboxd/isolation": ["sandboxd/rootless", "shared/base", "sandboxd/init/inherit.h", "sandboxd/launcher_init"],
     "sandboxd/network": ["sandboxd/front_launcher/front_launcher.h", "shared/base", "shared/node_protocol/egress_rule.h"],

@@ -3,14 +3,13 @@
 #include "sandboxd/helpers/files/copy_bytes.h"
 #include "sandboxd/helpers/files/files_operations.h"
 #include "sandboxd/helpers/files/walk.h"
+#include "shared/base/beneath.h"
 #include "shared/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 
 #define CONDITIONS ((uint32_t)FILES_IF_MATCH | FILES_IF_ANY | FILES_IF_NONE)
 
@@ -28,7 +27,7 @@ static int open_below(int top, const char *path, struct error *err)
 {
     struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC,
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
-    int fd = (int)syscall(SYS_openat2, top, path[0] ? path : ".", &how, sizeof how);
+    int fd = beneath_open(top, path[0] ? path : ".", &how);
     if (fd < 0)
         fail_errno(err, "opening a folder of the copy");
     return fd;
@@ -159,7 +158,7 @@ static void open_modes(int top)
     while (walk && walk_next(walk, &place)) {
         if (place.type != FILES_FOLDER)
             continue;
-        AUTO_FD int fd = openat(place.folder, place.name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        AUTO_FD int fd = open_child_folder(place.folder, place.name, O_PATH);
         char path[32];
         if (fd >= 0 && text_format(path, sizeof path, "/proc/self/fd/%d", fd) && chmod(path, 0700) == 0)
             walk_enter(walk);
@@ -205,7 +204,7 @@ static bool copy_folder(struct helper *helper, const char *root, const struct pl
     temporary_name(name, to->name);
     if (mkdirat(to->folder, name, 0700) < 0)
         return fail_errno(err, "making the folder");
-    AUTO_FD int top = openat(to->folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    AUTO_FD int top = open_child_folder(to->folder, name, O_RDONLY);
     struct tree tree = {.helper = helper, .root = root, .top = top, .folder = -1};
     bool is_done = top >= 0 && fstat(top, &tree.top_status) == 0;
     if (!is_done)

@@ -116,6 +116,8 @@ int resolve_regular(const struct helper *helper, const char *root, const char *p
 /** The same for a name in a folder that is open, not following a link; `root` for check_links. -1. */
 int open_regular_at(int folder, const char *name, int flags, const char *root, struct stat *status,
                     struct error *err) MUST_USE;
+/** The folder `name` in `folder`, which no link may be, opened O_RDONLY or O_PATH (`flags`); -1 and errno. */
+int open_child_folder(int folder, const char *name, int flags) MUST_USE;
 /** A folder to be read, for walking down: O_RDONLY | O_DIRECTORY, no link followed. -1. */
 int open_folder_at(int folder, const char *name, struct error *err) MUST_USE;
 

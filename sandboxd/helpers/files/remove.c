@@ -1,15 +1,14 @@
 /* remove.c - REMOVE: a name, or all below it, of any depth and number, with a bounded number of descriptors. */
 #include "sandboxd/helpers/files/files_operations.h"
 
+#include "shared/base/beneath.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <string.h>
-#include <sys/syscall.h>
 
 enum {
     STREAMS_MAX = 32, /* open folders; further up they are found again by ".." */
@@ -51,7 +50,7 @@ static int open_near(int folder, const char *name, struct error *err)
 {
     const struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
                                  .resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
-    int fd = (int)syscall(SYS_openat2, folder, name, &how, sizeof how);
+    int fd = beneath_open(folder, name, &how);
     if (fd < 0 && errno == EXDEV)
         error_set_errno(err, ERROR_CONFLICT, "another file system is mounted below it");
     else if (fd < 0)

@@ -1,17 +1,16 @@
 /* resolve.c - from a path to a descriptor. All confinement of a path scope is here: the scope's folder is opened
- * without any link in its way, what is below it with RESOLVE_BENEATH (openat2(2)), for every hop of a link that is
+ * without any link in its way, what is below it with RESOLVE_BENEATH (base/beneath.h), for every hop of a link that is
  * followed by hand anew. */
 #include "sandboxd/helpers/files/helper.h"
 
+#include "shared/base/beneath.h"
 #include "shared/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 
 enum {
     HOPS_MAX = 40, /* as the kernel's own limit */
@@ -48,7 +47,7 @@ static int open_below(int folder, const char *path, int flags, uint64_t resolve)
     int more = flags & O_PATH ? O_CLOEXEC : O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
     const struct open_how how = {.flags = (unsigned)(flags | more), .resolve = resolve | RESOLVE_NO_MAGICLINKS};
     for (int i = 0;; i++) {
-        int fd = (int)syscall(SYS_openat2, folder, path, &how, sizeof how);
+        int fd = beneath_open(folder, path, &how);
         if (fd >= 0 || (errno != EAGAIN && errno != EINTR) || (errno == EAGAIN && i >= RETRIES))
             return fd;
         /* EAGAIN is a lease too, when it is no O_PATH: that does not pass by itself. */
@@ -156,6 +155,13 @@ int open_regular_at(int folder, const char *name, int flags, const char *root, s
         return -1;
     }
     return open_looked_at(path_fd, flags, root, status, err);
+}
+
+int open_child_folder(int folder, const char *name, int flags)
+{
+    const struct open_how how = {.flags = (unsigned)flags | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+                                 .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+    return beneath_open(folder, name, &how);
 }
 
 int open_folder_at(int folder, const char *name, struct error *err)

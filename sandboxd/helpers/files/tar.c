@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -48,7 +49,7 @@ static void take_descriptors(int folder, int pipe, int errors, enum tar_pipe dir
     }
     bool is_placed = dup2(direction == TAR_READS ? high[1] : high[3], 0) == 0 &&
                      dup2(direction == TAR_WRITES ? high[1] : high[3], 1) == 1 && dup2(high[2], 2) == 2 &&
-                     fchdir(high[0]) == 0 && syscall(SYS_close_range, 3U, ~0U, 0U) == 0;
+                     fchdir(high[0]) == 0 && syscall(SYS_close_range, 3U, (unsigned)INT_MAX, 0U) == 0;
     if (!is_placed)
         _exit(NOT_STARTED);
 }

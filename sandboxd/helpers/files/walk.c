@@ -1,13 +1,14 @@
 /* walk.c - see walk.h. A stack of levels instead of recursion: the depth is the tree's to choose. */
 #include "sandboxd/helpers/files/walk.h"
 
+#include "sandboxd/helpers/files/helper.h"
+#include "shared/base/beneath.h"
 #include "shared/base/memory.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <linux/openat2.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -227,7 +228,7 @@ static bool open_again(struct walk *walk, struct level *level)
     struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC,
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
     const char *path = level->path_size ? walk->path : ".";
-    AUTO_FD int fd = (int)syscall(SYS_openat2, walk->root, path, &how, sizeof how);
+    AUTO_FD int fd = beneath_open(walk->root, path, &how);
     walk->path[level->path_size] = last;
     struct stat status;
     if (fd < 0 || fstat(fd, &status) < 0 || status.st_dev != level->device || status.st_ino != level->inode)
@@ -315,7 +316,7 @@ bool walk_enter(struct walk *walk)
     walk->was_given = false;
     const struct level *level = &walk->levels[walk->depth - 1];
     const char *name = walk->path + level->path_size + (level->path_size > 0);
-    AUTO_FD int fd = openat(level->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    AUTO_FD int fd = open_child_folder(level->fd, name, O_RDONLY);
     struct stat status;
     if (fd < 0 || fstat(fd, &status) < 0) {
         walk->skipped += errno != ENOENT && errno != ENOTDIR && errno != ELOOP;

@@ -6,17 +6,16 @@
 #include "sandboxd/helpers/files/walk.h"
 #include "sandboxd/helpers/files/watch_events.h"
 #include "sandboxd/helpers/files/watch_folders.h"
+#include "shared/base/beneath.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/inotify.h>
-#include <sys/syscall.h>
 
 #define CHANGES      (IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB)
 #define ITSELF       (IN_DELETE_SELF | IN_MOVE_SELF)
@@ -102,7 +101,7 @@ static bool scan_place(struct watch *watch, struct scan *scan, struct walk *walk
         return false;
     if (!is_folder)
         return true;
-    AUTO_FD int fd = openat(place->folder, place->name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    AUTO_FD int fd = open_child_folder(place->folder, place->name, O_PATH);
     if (fd < 0)
         return true;
     if (place->depth == scan->room) {
@@ -142,7 +141,7 @@ static bool adopt(struct watch *watch, int parent, const char *name, const char 
     watch->is_gone = watch->is_gone || top < 0;
     struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
-    AUTO_FD int fd = top < 0 ? -1 : (int)syscall(SYS_openat2, top, path, &how, sizeof how);
+    AUTO_FD int fd = top < 0 ? -1 : beneath_open(top, path, &how);
     if (fd < 0)
         return true;
     int wd = add_folder(watch, fd, parent, name, err);

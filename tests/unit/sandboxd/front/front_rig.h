@@ -176,7 +176,7 @@ static void front_become(const struct front_rig *rig, int socket_fd)
                                 .audit_sync = sync,
                                 .audit_spool_mb = 16,
                                 .log_level = level};
-    exit(front_main(socket_fd, &settings));
+    exit(front_main(socket_fd, &settings, NULL));
 }
 
 static int front_connect(const struct front_rig *rig)
