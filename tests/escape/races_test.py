@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
 from parley_testing.token import compact, link  # noqa: E402
 
-SECONDS = float(os.environ.get("PARLEY_RACE_SECONDS", "6"))
+SECONDS = float(os.environ.get("PARLEY_RACE_SECONDS", "4"))
 IN, OUT = "/workspace/in", "/workspace/out"
 
 # Each name in IN is one thing now and another in the next moment. What is in OUT, and what is on the host, is not for the token.
