@@ -88,8 +88,33 @@ size_t http_guard_body_room(const struct http_connection *connection)
     return missing < LENGTH_READ_BYTES ? (size_t)missing : LENGTH_READ_BYTES;
 }
 
-void http_guard_body(struct http_connection *connection)
+/* libh2o takes junk behind a chunk's size, lines that end in LF alone, and sizes that wrap: whoever stands before us may
+ * then see another end of the body. */
+static bool check_chunks(struct http_request *request, const char *data, size_t size, struct error *err)
 {
+    struct http_chunks *chunks = &request->framing;
+    while (size > 0 && chunks->state != HTTP_CHUNK_END) {
+        size_t used = chunks->left < size ? (size_t)chunks->left : size;
+        if (chunks->state == HTTP_CHUNK_DATA && used > 0)
+            chunks->left -= used;
+        else if (!http_chunks_read(chunks, data, size, &used, err))
+            return false;
+        data += used;
+        size -= used;
+    }
+    return true;
+}
+
+void http_guard_body(struct http_connection *connection, size_t fresh)
+{
+    struct http_request *request = connection->request;
+    const h2o_buffer_t *input = connection->socket->input;
+    struct error broken;
+    if (request->head.is_chunked && !request->pours &&
+        !check_chunks(request, input->bytes + input->size - fresh, fresh, &broken)) {
+        http_guard_refuse(connection, &broken, 0);
+        return;
+    }
     if (!http_connection_feed(connection) || connection->state != HTTP_BODY || connection->request == NULL)
         return;
     if (!h2o_socket_is_reading(connection->socket))
@@ -160,7 +185,7 @@ static void start_pour(struct http_connection *connection, size_t length)
     hide(input->bytes, length, "expect");
     connection->head_bytes = length;
     http_connection_set_state(connection, HTTP_BODY);
-    http_guard_body(connection);
+    http_guard_body(connection, 0);
 }
 
 static bool pours(const struct http_request *request)
@@ -201,7 +226,7 @@ static void start_request(struct http_connection *connection, size_t length)
         http_guard_send_continue(connection);
     connection->head_bytes = length;
     http_connection_set_state(connection, HTTP_BODY);
-    http_guard_body(connection);
+    http_guard_body(connection, input->size - length);
 }
 
 void http_guard_head(struct http_connection *connection)

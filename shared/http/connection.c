@@ -15,6 +15,7 @@ enum {
     RESERVE_BYTES = 65536,
     LINGER_BYTES = 4 << 20,
     SPOOL_THRESHOLD_BYTES = 1 << 20,
+    LOOKS_FOR_ROOM = 64,
     LOOKS_A_STALL = 6 /* how often a reply on its way is looked at */
 };
 
@@ -177,7 +178,8 @@ static bool has_room(const struct http_connection *connection, size_t more)
     return folder.f_bavail > (4 * input->capacity + more) / folder.f_frsize;
 }
 
-static enum filled fill(struct http_connection *connection, size_t room)
+/* `*fresh`: the bytes that came. */
+static enum filled fill(struct http_connection *connection, size_t room, size_t *fresh)
 {
     h2o_socket_t *socket = connection->socket;
     /* A head goes into one of the small buffers that libh2o keeps for reuse. */
@@ -192,6 +194,7 @@ static enum filled fill(struct http_connection *connection, size_t room)
     if (got < 0)
         return errno == EAGAIN || errno == EINTR ? FILLED_NOTHING : FILLED_END;
     socket->input->size += (size_t)got;
+    *fresh = (size_t)got;
     return got > 0 ? FILLED_SOME : FILLED_END;
 }
 
@@ -214,7 +217,8 @@ static void on_readable(h2o_socket_t *socket, const char *broken UNUSED)
         return;
     }
     bool is_head = connection->state == HTTP_HEAD;
-    enum filled filled = fill(connection, is_head ? HEAD_READ_BYTES : http_guard_body_room(connection));
+    size_t fresh = 0;
+    enum filled filled = fill(connection, is_head ? HEAD_READ_BYTES : http_guard_body_room(connection), &fresh);
     if (filled == FILLED_END) {
         close_now(connection);
     } else if (filled == FILLED_NO_ROOM) {
@@ -224,7 +228,7 @@ static void on_readable(h2o_socket_t *socket, const char *broken UNUSED)
     } else if (filled == FILLED_SOME && is_head) {
         http_guard_head(connection);
     } else if (filled == FILLED_SOME) {
-        http_guard_body(connection);
+        http_guard_body(connection, fresh);
     }
 }
 
@@ -337,9 +341,26 @@ static void set_remote(struct http_connection *connection)
         memcpy(connection->remote, "?", 2);
 }
 
+/* Ends the one that came first of those that owe nobody anything, so that many who say nothing keep nobody out. Whoever
+ * is passed over goes to the end of the list. */
+static bool make_room(struct http_worker *worker)
+{
+    for (int looked = 0; looked < LOOKS_FOR_ROOM && !h2o_linklist_is_empty(&worker->connections); looked++) {
+        struct http_connection *first = HTTP_OWNER(struct http_connection, all, worker->connections.next);
+        h2o_linklist_unlink(&first->all);
+        h2o_linklist_insert(&worker->connections, &first->all);
+        bool is_idle = first->state == HTTP_HEAD || first->state == HTTP_LINGER;
+        if (is_idle && !h2o_linklist_is_linked(&first->doomed)) {
+            http_connection_doom(first);
+            return true;
+        }
+    }
+    return false;
+}
+
 void http_connection_accept(struct http_worker *worker, h2o_socket_t *socket)
 {
-    if (worker->connection_count >= worker->server->connections_max) {
+    if (worker->connection_count >= worker->server->connections_max && !make_room(worker)) {
         h2o_socket_close(socket);
         return;
     }

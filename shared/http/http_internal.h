@@ -176,6 +176,7 @@ struct http_request {
     struct http_request *next; /* in its bucket */
     bool is_registered;        /* found by http_request_find */
     struct http_head head;
+    struct http_chunks framing; /* of a chunked body that is held: as far as it was judged */
     struct http_match match;
     struct http_pair query[HTTP_QUERY_MAX];
     size_t query_count;
@@ -238,8 +239,8 @@ void http_connections_close_idle(struct http_worker *worker);
 
 /** Looks at the bytes of a head, judges it when it is whole, and starts the request. Last thing its caller does. */
 void http_guard_head(struct http_connection *connection);
-/** Looks at a body that has grown. Last thing its caller does. */
-void http_guard_body(struct http_connection *connection);
+/** Looks at a body that has grown by the last `fresh` bytes of the socket's input. Last thing its caller does. */
+void http_guard_body(struct http_connection *connection, size_t fresh);
 /** How many bytes the body may still grow in one read. */
 size_t http_guard_body_room(const struct http_connection *connection) MUST_USE;
 /** Answers without libh2o, and lingers. `status` 0: the error's own. */

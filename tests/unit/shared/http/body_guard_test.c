@@ -114,7 +114,7 @@ static void test_small_chunks(void)
     CHECK(strncmp(reply, "HTTP/1.1 400 ", 13) == 0);
     CHECK(strstr(reply, "X-Request-ID: up\r\n") != NULL);
     CHECK_TEXT(client_body(reply),
-               "{\"error\":{\"code\":\"INVALID_REQUEST\",\"message\":\"the body is not well-formed\","
+               "{\"error\":{\"code\":\"INVALID_REQUEST\",\"message\":\"the body's chunks are not well-formed\","
                "\"retryable\":false,\"request_id\":\"up\"}}");
     close(fd);
 }

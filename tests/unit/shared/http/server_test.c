@@ -93,6 +93,53 @@ static void test_smuggling(void)
     }
 }
 
+/* Chunks of a body that is held, which libh2o's own reader would take in part. Each carries "two", and a request behind it
+ * that nobody may see as one. */
+static void test_chunk_shapes(void)
+{
+    static const char HEAD[] = "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    static const char BEHIND[] = "GET /hello HTTP/1.1\r\nHost: h\r\n\r\n";
+    const char *const bad[] = {
+        "0x3\r\ntwo\r\n0\r\n\r\n",   "+3\r\ntwo\r\n0\r\n\r\n",     "-1\r\ntwo\r\n0\r\n\r\n",
+        "\r\ntwo\r\n0\r\n\r\n",      " 3\r\ntwo\r\n0\r\n\r\n",     "3junk\r\ntwo\r\n0\r\n\r\n",
+        "3\ntwo\r\n0\r\n\r\n",       "3\r\ntwo\n0\r\n\r\n",        "3\r\ntwo\r\n0\n\r\n",
+        "3\r\ntwo\r\n0\r\n\n",       "3\r\r\ntwo\r\n0\r\n\r\n",    "3\r\ntwo0\r\n\r\n",
+        "3\r\ntwox\r\n0\r\n\r\n",    "3;a\nb\r\ntwo\r\n0\r\n\r\n",  "3;a\rb\r\ntwo\r\n0\r\n\r\n",
+        "3\r\ntwo\r\n0\r\nX\r: y\r\n\r\n", "ffffffffffffffff\r\ntwo\r\n0\r\n\r\n",
+        "10000000000000003\r\ntwo\r\n0\r\n\r\n"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        for (int in_pieces = 0; in_pieces < 2; in_pieces++) {
+            int fd = client_open();
+            client_say(fd, HEAD);
+            for (const char *at = bad[i]; in_pieces && *at != '\0'; at++) {
+                char piece[] = {*at, '\0'};
+                client_say(fd, piece);
+            }
+            if (!in_pieces)
+                client_say(fd, bad[i]);
+            client_say(fd, BEHIND);
+            client_read_all(fd, reply, sizeof reply, 3000);
+            bool ok = strncmp(reply, "HTTP/1.1 400 ", 13) == 0 && strstr(reply, "}HTTP/1.1") == NULL;
+            if (!ok)
+                fprintf(stderr, "case %zu: %s\n", i, reply);
+            CHECK(ok);
+            close(fd);
+        }
+    }
+    const char *const good[] = {"3;a=b;c=\"d\"\r\ntwo\r\n0\r\nX: y\r\n\r\n", "1 \r\nt\r\n2\r\nwo\r\n000\r\n\r\n"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        int fd = client_open();
+        client_say(fd, HEAD);
+        client_say(fd, good[i]);
+        client_read_reply(fd, reply, sizeof reply);
+        CHECK_TEXT(client_body(reply), "two");
+        client_say(fd, BEHIND);
+        client_read_reply(fd, reply, sizeof reply);
+        CHECK(strncmp(reply, "HTTP/1.1 200", 12) == 0);
+        close(fd);
+    }
+}
+
 static void check_credential(const char *target, const char *headers, int status, const char *credential)
 {
     char request[512], wanted[128];
@@ -285,6 +332,7 @@ int main(void)
     test_not_found_and_method();
     test_parameters();
     test_smuggling();
+    test_chunk_shapes();
     test_carriers();
     test_once_authorized();
     test_keep_alive_and_pipelining();
