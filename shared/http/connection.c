@@ -170,6 +170,8 @@ enum filled { FILLED_SOME, FILLED_NOTHING, FILLED_END, FILLED_NO_ROOM };
 static bool has_room(const struct http_connection *connection, size_t more)
 {
     const h2o_buffer_t *input = connection->socket->input;
+    if (!connection->worker->server->spools)
+        return true;
     if (input->bytes == NULL || input->capacity - input->size >= more || input->capacity < SPOOL_THRESHOLD_BYTES / 2)
         return true;
     struct statvfs folder;

@@ -37,6 +37,7 @@ struct http_server {
     int listen_fd; /* -1: none */
     atomic_uint next_worker; /* of http_server_serve */
     struct http_routes *routes;
+    bool spools; /* a route's body may be so large that it goes to spool_folder */
     h2o_globalconf_t config;
     size_t connections_max;      /* of one worker */
     atomic_size_t spooled_bytes; /* of all bodies that are held now */

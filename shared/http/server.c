@@ -186,7 +186,9 @@ struct http_server *http_server_start(const struct http_server_options *options,
     server->routes = http_routes_new(options->routes, options->route_count, err);
     if (server->routes == NULL || (options->host != NULL && !open_listener(server, err)))
         return NULL;
-    set_spool_folder(server->spool_folder);
+    server->spools = http_routes_body_max(server->routes) > SPOOL_THRESHOLD_BYTES;
+    if (server->spools)
+        set_spool_folder(server->spool_folder);
     server->workers = memory_array(options->loops, sizeof *server->workers);
     for (unsigned i = 0; i < options->loops; i++) {
         server->worker_count++;

@@ -86,7 +86,8 @@ struct http_server_options {
     size_t spool_max_bytes;   /* bytes of bodies in memory or spooled, whole server; 0: 256 MiB */
     size_t turn_bytes;        /* of one poured body or file in one turn of a loop, as others wait; 0: 1 MiB */
     unsigned stall_ms;        /* a client that takes nothing of a finished reply for so long is gone; 0: 60 s */
-    const char *spool_folder; /* where bodies over 1 MiB go, NULL: "/tmp". The process's first server decides */
+    const char *spool_folder; /* where bodies over 1 MiB go, NULL: "/tmp". The process's first server decides that has a
+                                 route for such; else none is written, so the process need not be able to */
     unsigned
         descriptors_apart; /* of the process's limit, what it opens whoever comes: connections get 3/4 of the rest */
     /** An error's body for a request whose route found it, where its dialect has one of its own (the caller's); NULL of

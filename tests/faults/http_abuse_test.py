@@ -242,6 +242,12 @@ class HttpAbuse(unittest.TestCase):
                     self.assertLess(sent, 48 * MIB)
                     self.assertIn(statuses(read_all(connection)), ([status], []))
 
+    def test_bodies_up_to_the_limit(self):
+        """What may be sent is taken, whatever the process may write to."""
+        large = json.dumps({"metadata": {}}).encode() + b" " * 1000000
+        reply = self.deployment.request("POST", "/threads/abuse/sandbox", large, headers={"Content-Type": "application/json"})
+        self.assertIn(reply.status, (200, 201), reply)
+
     def test_bodies_that_are_promised(self):
         """100-continue, and then nothing or somebody else's request."""
         plane = self.held
