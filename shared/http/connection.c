@@ -44,13 +44,19 @@ static bool has_to_take(const struct http_connection *connection)
     return request->phase == HTTP_ENDED || (request->phase == HTTP_STREAMING && request->stream.events->cut_stalled);
 }
 
+/* HEAD: a whole one is waited for, not just any. */
+static bool is_asked(const struct http_connection *connection)
+{
+    return connection->has_bytes || connection->is_fresh;
+}
+
 /* When this connection has to be looked at next; UINT64_MAX: never, something else will move it. */
 static uint64_t next_look_ns(const struct http_connection *connection, uint64_t now_ns)
 {
     switch (connection->state) {
     case HTTP_HEAD:
         /* An idle one too, so that the timer need not be moved when a request begins. */
-        return now_ns + head_timeout_ns(connection);
+        return (is_asked(connection) ? connection->since_ns : now_ns) + head_timeout_ns(connection);
     case HTTP_BODY: {
         uint64_t graced_ns =
             connection->since_ns + (uint64_t)connection->worker->server->options.body_grace_ms * 1000000;
@@ -94,8 +100,7 @@ static bool is_overdue(struct http_connection *connection, uint64_t now_ns)
     if (connection->state == HTTP_LINGER)
         return waited_ns >= LINGER_NS;
     if (connection->state == HTTP_HEAD) {
-        bool is_asked = connection->has_bytes || connection->is_fresh;
-        return waited_ns >= (is_asked ? head_timeout_ns(connection) : KEEP_ALIVE_NS);
+        return waited_ns >= (is_asked(connection) ? head_timeout_ns(connection) : KEEP_ALIVE_NS);
     }
     if (!has_to_take(connection))
         return false;
