@@ -158,6 +158,14 @@ bool cli_renew_spent(struct grant *grant, const struct place *place, const struc
     return true;
 }
 
+/* E2 80 AA..AE and E2 81 A6..A9: marks that have what follows shown in another order, so that a line reads as another. */
+static bool is_reordering(const char *at)
+{
+    const unsigned char *bytes = (const unsigned char *)at;
+    return bytes[0] == 0xe2 && ((bytes[1] == 0x80 && bytes[2] >= 0xaa && bytes[2] <= 0xae) ||
+                                (bytes[1] == 0x81 && bytes[2] >= 0xa6 && bytes[2] <= 0xa9));
+}
+
 char *cli_safe(const char *text)
 {
     AUTO_TEXT safe = {0};
@@ -168,12 +176,16 @@ char *cli_safe(const char *text)
         unsigned char next = (unsigned char)at[1];
         if (at >= valid_to)
             valid_to = at + text_utf8_prefix(at, (size_t)(end - at));
-        if (byte == 0xc2 && next >= 0x80 && next < 0xa0) /* C1 in UTF-8: 0x9b alone is what ESC [ is */
+        if (byte == 0xc2 && next >= 0x80 && next < 0xa0) { /* C1 in UTF-8: 0x9b alone is what ESC [ is */
             text_append_format(&safe, "\\x%02x", (unsigned char)*++at);
-        else if (byte < 0x20 || byte == 0x7f || at >= valid_to)
+        } else if (byte < 0x20 || byte == 0x7f || at >= valid_to) {
             text_append_format(&safe, "\\x%02x", byte);
-        else
+        } else if (is_reordering(at)) {
+            text_append_format(&safe, "\\x%02x\\x%02x\\x%02x", byte, next, (unsigned char)at[2]);
+            at += 2;
+        } else {
             text_append(&safe, at, 1);
+        }
     }
     return memory_string(safe.data ? safe.data : "");
 }

@@ -79,7 +79,8 @@ bool cli_is_spent(const struct error *err) MUST_USE;
 bool cli_renew_spent(struct grant *grant, const struct place *place, const struct grant_request *request,
                      bool *negotiated, struct error *err) MUST_USE;
 
-/** A text from outside for a terminal: control characters (C0, DEL, C1) and what is not UTF-8 as \xNN, NULL as "-".
+/** A text from outside for a terminal: control characters (C0, DEL, C1), marks that reorder text
+ *  (U+202A..202E, U+2066..2069) and what is not UTF-8 as \xNN, NULL as "-".
  *  The caller frees. */
 char *cli_safe(const char *text) MUST_USE;
 

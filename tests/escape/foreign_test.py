@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
@@ -145,6 +146,18 @@ class Foreign(unittest.TestCase):
             reply = self.deployment.request("GET", f"{base}/files{path}", token=self.mine["token"], record=False)
             self.assertIn((reply.status, reply.code), ((404, "NOT_FOUND"), (403, "FORBIDDEN")), path)
             self.assertNotIn(self.deployment.state, reply.body.decode())
+
+    def test_words_that_act_on_a_terminal(self):
+        """What a sandbox's user, or its agent, has in a command line is shown by `parley audit`, and not done by the terminal."""
+        marks = ("\x1b]0;title\x07", "\x1b[2J", "\u009b31m", "\u202e", "\u2066", "\r\n9 forged line", "\x7f\x08")
+        for mark in marks:
+            self.deployment.exec(self.mine, argv=["/bin/echo", mark + "shown"])
+        deadline, said = time.monotonic() + 30, ""
+        while said.count("shown") < len(marks):
+            self.assertLess(time.monotonic(), deadline, said)
+            said = self.deployment.cli("audit").stdout
+        self.assertFalse([mark for mark in marks if mark in said])
+        self.assertFalse([line for line in said.splitlines() if line.startswith("9 forged")])
 
     def test_names_of_volumes_snapshots_and_templates(self):
         """No name leads out of its store."""
