@@ -90,7 +90,10 @@ bool confine_calls(struct error *err)
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
     if (filter == NULL)
         return error_set(err, ERROR_INTERNAL, "seccomp: no filter");
+    /* The library asks the kernel whether it knows the action; gVisor's cannot say, and ends the thread. */
     int status = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+    if (status == -EINVAL)
+        status = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL);
     for (size_t i = 0; i < sizeof DENIED / sizeof DENIED[0] && status == 0; i++)
         status = deny(filter, DENIED[i], 0, NULL);
     if (status == 0)

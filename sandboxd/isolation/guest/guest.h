@@ -34,7 +34,7 @@ struct guest_order {
 };
 
 /* What the monitor finds: stdin is a SOCK_SEQPACKET socket, of which the first packet is the letter; each later one is
- * one byte and a connection (port 0). stdout and stderr are a pipe. The guest is up when a line of those begins with
+ * one byte and a connection (port 0). stdout and stderr are a pipe. The guest is up when a line of those holds
  * "guest ready", or the monitor sends any packet back. Environment: PATH, HOME, TMPDIR. SIGTERM ends the guest. */
 
 /** Starts namespaces, finds parley-keeper beside this program, makes the folder `name`, builds the filter. */

@@ -42,8 +42,8 @@ static json_t *make_process(void)
         json_array_append_new(rights, json_string(RIGHTS[i]));
     json_t *sets = json_pack("{s:O,s:O,s:O}", "bounding", rights, "effective", rights, "permitted", rights);
     json_decref(rights);
-    json_t *arguments = json_pack("[sssssssss]", SEEN "/bin/parley-sandboxd", "--guest", "--guest-letter", "0",
-                                  "--guest-connections", "0", "--state", "/run/parley", "--log_level=warn");
+    json_t *arguments = json_pack("[ssssssss]", SEEN "/bin/parley-sandboxd", "--guest", "--guest-letter", "0",
+                                  "--guest-connections", "0", "--state", "/run/parley");
     json_t *variables = json_pack("[ss]", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LD_LIBRARY_PATH=" SEEN "/lib");
     return json_pack("{s:b,s:{s:i,s:i},s:o,s:o,s:s,s:o,s:b}", "terminal", 0, "user", "uid", 0, "gid", 0, "args",
                      arguments, "env", variables, "cwd", "/", "capabilities", sets, "noNewPrivileges", 0);

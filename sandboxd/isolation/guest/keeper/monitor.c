@@ -134,7 +134,7 @@ static void end_line(struct keeper *keeper)
     }
     if (keeper->part_length > 0)
         memcpy(keeper->line, keeper->part, keeper->part_length + 1);
-    keeper->is_up = keeper->is_up || strncmp(keeper->part, READY, sizeof READY - 1) == 0;
+    keeper->is_up = keeper->is_up || strstr(keeper->part, READY) != NULL;
     keeper->part_length = 0;
 }
 
