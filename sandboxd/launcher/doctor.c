@@ -114,6 +114,20 @@ static bool tell_isolation(const struct isolation_offer *offer)
     return are_active;
 }
 
+/* A program there is not run for sandboxes, whose core limit is 1; whom a socket leads to is told all the same. */
+static bool tell_core_dumps(void)
+{
+    char pattern[2] = "";
+    FILE *file = fopen("/proc/sys/kernel/core_pattern", "re");
+    bool is_socket = file && fgets(pattern, sizeof pattern, file) && pattern[0] == '@';
+    if (file)
+        (void)fclose(file);
+    return tell("core dumps", !is_socket,
+                is_socket ? "kernel.core_pattern is a socket: its service gets the core of each crash in a sandbox, which no "
+                            "limit prevents; make it a file or a program (|)"
+                          : "a crash in a sandbox starts nothing on this host");
+}
+
 int launcher_doctor(const struct settings *settings, const struct error *why, const struct error *rootless)
 {
     struct isolation_offer offer = {0};
@@ -126,5 +140,6 @@ int launcher_doctor(const struct settings *settings, const struct error *why, co
         return tell("settings", false, why->message) ? 0 : 1;
     are_active = tell_storage(settings) && are_active;
     are_active = tell_egress(settings) && are_active;
+    are_active = tell_core_dumps() && are_active;
     return tell_pool(settings) && are_active ? 0 : 1;
 }
