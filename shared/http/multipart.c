@@ -97,8 +97,7 @@ static size_t search(struct http_multipart *reader, const char *data, size_t siz
     return at;
 }
 
-static bool read_preamble(struct http_multipart *reader, const char *data, size_t size, size_t *used,
-                          struct error *err)
+static bool read_preamble(struct http_multipart *reader, const char *data, size_t size, size_t *used, struct error *err)
 {
     struct http_multipart_event ignored = {0};
     *used = search(reader, data, size, &ignored);
@@ -124,8 +123,9 @@ static bool read_delimited(struct http_multipart *reader, char byte, struct http
         reader->state = is_blank ? PADDING : PADDING_LF;
         return !is_blank || skip(reader, 1, err);
     } else {
-        return error_set(err, ERROR_INVALID, "a line begins with the boundary and is no delimiter: blanks may follow "
-                                             "it, or -- at the body's end");
+        return error_set(err, ERROR_INVALID,
+                         "a line begins with the boundary and is no delimiter: blanks may follow "
+                         "it, or -- at the body's end");
     }
     return true;
 }
@@ -139,10 +139,10 @@ static bool begin_part(struct http_multipart *reader, struct http_multipart_even
         return false;
     if (++reader->parts > reader->parts_max)
         return error_set(err, ERROR_TOO_LARGE, "the body has over %u parts", reader->parts_max);
-    reader->part = (struct http_multipart_part){
-        .name = head->name.data,
-        .filename = head->has_filename || head->is_extended ? head->filename.data : NULL,
-        .type = head->has_type ? head->type.data : NULL};
+    reader->part =
+        (struct http_multipart_part){.name = head->name.data,
+                                     .filename = head->has_filename || head->is_extended ? head->filename.data : NULL,
+                                     .type = head->has_type ? head->type.data : NULL};
     reader->state = BODY;
     reader->matched = reader->owned = 2; /* the empty line's end may be a delimiter's: a part without bytes */
     *event = (struct http_multipart_event){.kind = HTTP_MULTIPART_PART, .part = &reader->part};
@@ -157,8 +157,8 @@ static bool end_line(struct http_multipart *reader, struct http_multipart_event 
         return error_set(err, ERROR_INVALID, "lines of a part's head end in CR LF");
     line->data[--line->length] = '\0';
     bool is_last = line->length == 0;
-    bool is_read = is_last ? begin_part(reader, event, err)
-                           : multipart_head_line(&reader->head, line->data, line->length, err);
+    bool is_read =
+        is_last ? begin_part(reader, event, err) : multipart_head_line(&reader->head, line->data, line->length, err);
     line->length = 0;
     return is_read;
 }

@@ -162,8 +162,9 @@ static bool read_disposition(struct multipart_head *head, char *value, struct er
     text_done(&parameter.value);
     if (!is_sound)
         return false;
-    return got == 0 || error_set(err, ERROR_INVALID, "a part's Content-Disposition is malformed: name=\"...\"; "
-                                                     "filename=\"...\" are allowed");
+    return got == 0 || error_set(err, ERROR_INVALID,
+                                 "a part's Content-Disposition is malformed: name=\"...\"; "
+                                 "filename=\"...\" are allowed");
 }
 
 /* ---- lines ---- */

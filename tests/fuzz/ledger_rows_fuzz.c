@@ -1,5 +1,6 @@
-/* ledger_rows_fuzz.c - rows of a store that was damaged or put together by hand. The first byte says of which kind; what
- * is read is what is written again, and what cannot be is an error with a sentence. Audit: rows "number LF" apart by NUL. */
+/* ledger_rows_fuzz.c - rows of a store that was damaged or put together by hand. The first byte says of which kind;
+ * what is read is what is written again, and what cannot be is an error with a sentence. Audit: rows "number LF" apart
+ * by NUL. */
 #include "negotiator/fleet/fleet_internal.h"
 #include "negotiator/leasing/families.h"
 #include "negotiator/leasing/keeping/keeping_internal.h"
@@ -134,7 +135,7 @@ static void read_audit(struct work *work, const char *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const READERS[])(struct work *work, const char *data, size_t size) = {
+    static void (*const READERS[])(struct work * work, const char *data, size_t size) = {
         read_sandbox, read_lease, read_once, read_node, read_key, read_kept, read_family, read_mark, read_audit};
     struct error err = {0};
     if (size == 0 || size > KV_VALUE_MAX_BYTES)

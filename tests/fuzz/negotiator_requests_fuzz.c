@@ -1,14 +1,15 @@
-/* negotiator_requests_fuzz.c - a whole negotiator on a memory store, and requests of all kinds with hostile bodies; what
- * they leave behind stays for the next ones. No request may end in 500, and every reply is JSON.
- * Input, up to eight times with a NUL between: a line "WHO METHOD TARGET" (who: admin, user, viewer, holder of the last token, nobody) and the body. "@" in them
- * stands for the last sandbox's id, "$" for its token. On the node's route the body is sealed as its node would. */
+/* negotiator_requests_fuzz.c - a whole negotiator on a memory store, and requests of all kinds with hostile bodies;
+ * what they leave behind stays for the next ones. No request may end in 500, and every reply is JSON. Input, up to
+ * eight times with a NUL between: a line "WHO METHOD TARGET" (who: admin, user, viewer, holder of the last token,
+ * nobody) and the body. "@" in them stands for the last sandbox's id, "$" for its token. On the node's route the body
+ * is sealed as its node would. */
 #include "shared/base/log.h"
 #include "tests/unit/negotiator/dialects/stage.h"
 
 #include <ctype.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size); /* NOLINT: libFuzzer's names */
-int __lsan_is_turned_off(void);                                /* NOLINT */
+int __lsan_is_turned_off(void);                               /* NOLINT */
 
 enum { INPUTS_A_STAGE = 500, REQUESTS_MAX = 8, PATIENCE_MS = 60, LINE_MAX_BYTES = 512, BODY_MAX_BYTES = 65536 };
 
@@ -178,7 +179,11 @@ static void check_reply(const struct text *seen, size_t body)
 
 static const char *key_of(char who)
 {
-    return who == 'a' ? stage.admin : who == 'u' ? stage.ada : who == 'v' ? stage.viewer : who == 'h' ? last_token : NULL;
+    return who == 'a'   ? stage.admin
+           : who == 'u' ? stage.ada
+           : who == 'v' ? stage.viewer
+           : who == 'h' ? last_token
+                        : NULL;
 }
 
 static bool read_input(struct asked *asked, const char *data, size_t size)

@@ -1,8 +1,8 @@
 /* sandboxd_disk_fuzz.c - what a node finds on its own disk at a start: records of sandboxes and where they may go, the
  * journal of marks, the spool; and pages of marks as the negotiator sends them. The first byte chooses; odd ones
  * have their sums set right, so that what lies behind is reached. Lines of journals are parted by LF, files by NUL. */
-#include "sandboxd/journal/spool_internal.h"
 #include "sandboxd/journal/marks.h"
+#include "sandboxd/journal/spool_internal.h"
 #include "sandboxd/launcher/records.h"
 #include "sandboxd/launcher/slots.h"
 #include "shared/base/clock.h"

@@ -1,6 +1,6 @@
-/* sandboxd_id_map_fuzz.c - /etc/subuid as anybody may have written it, and a map as /proc shows it: ranges apart from each
- * other and from the user's own id, slots within them, and a map that the kernel would take. Input: a map's text, NUL,
- * the file. */
+/* sandboxd_id_map_fuzz.c - /etc/subuid as anybody may have written it, and a map as /proc shows it: ranges apart from
+ * each other and from the user's own id, slots within them, and a map that the kernel would take. Input: a map's text,
+ * NUL, the file. */
 #include "sandboxd/rootless/id_map.h"
 #include "shared/base/memory.h"
 

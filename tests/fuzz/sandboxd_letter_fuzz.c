@@ -1,5 +1,5 @@
-/* sandboxd_letter_fuzz.c - the letter that a guest is started with, as any bytes: what is taken is within its bounds, is
- * written as it was read, and comes through a pipe as it does from memory. */
+/* sandboxd_letter_fuzz.c - the letter that a guest is started with, as any bytes: what is taken is within its bounds,
+ * is written as it was read, and comes through a pipe as it does from memory. */
 #include "sandboxd/launcher_guest/letter.h"
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"

@@ -1,6 +1,6 @@
-/* sandboxd_preview_fuzz.c - hosts, cookies, origins and targets of previews, read again as browsers do (RFC 6265, 5.2 and
- * 5.4): no cookie of ours reaches an app, an app sets none of ours and none for another host, and none goes elsewhere
- * with a token. The first byte chooses, the rest is the text. */
+/* sandboxd_preview_fuzz.c - hosts, cookies, origins and targets of previews, read again as browsers do (RFC 6265, 5.2
+ * and 5.4): no cookie of ours reaches an app, an app sets none of ours and none for another host, and none goes
+ * elsewhere with a token. The first byte chooses, the rest is the text. */
 #include "sandboxd/dialects/native/previews/preview_rules.h"
 #include "shared/base/memory.h"
 

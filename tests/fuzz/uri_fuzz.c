@@ -174,8 +174,8 @@ static void read_request(struct http_worker *worker, const struct text *head)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const BEFORE[LINES] = {"GET ", "Host: ", "Authorization: ", "X-API-Key: ",
-                                              "Sec-WebSocket-Protocol: "};
+    static const char *const BEFORE[LINES] = {"GET ",
+                                              "Host: ", "Authorization: ", "X-API-Key: ", "Sec-WebSocket-Protocol: "};
     static struct http_worker *worker;
     AUTO_TEXT head = {0};
     if (worker == NULL)

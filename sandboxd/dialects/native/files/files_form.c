@@ -1,5 +1,5 @@
-/* files_form.c - body -> pipe -> reader -> pipe -> file helper. Whichever of them is not ready stops those before it, up
- * to the client. */
+/* files_form.c - body -> pipe -> reader -> pipe -> file helper. Whichever of them is not ready stops those before it,
+ * up to the client. */
 #include "sandboxd/dialects/native/files/files_form.h"
 
 #include "sandboxd/dialects/native/files/files_request.h"
@@ -280,8 +280,7 @@ static void count_form(void *cookie, struct http_request *request)
     struct counting *counting = cookie;
     const struct caller *caller = caller_of(request);
     if (caller && http_request_route(request) == http_request_route(counting->request))
-        counting->forms +=
-            strcmp(caller->claims.sandbox_id, caller_of(counting->request)->claims.sandbox_id) == 0;
+        counting->forms += strcmp(caller->claims.sandbox_id, caller_of(counting->request)->claims.sandbox_id) == 0;
 }
 
 /* Each holds two descriptors of this process, and memory, also when nothing comes. */

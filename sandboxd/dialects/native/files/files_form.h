@@ -15,8 +15,8 @@ enum files_form_part { FILES_FORM_REFUSED, FILES_FORM_FILE, FILES_FORM_FIELD };
 
 /** The dialect's side. Nothing is called inside of files_form_start. */
 struct files_form_events {
-    /** Says what a part is to be. A FILE: into `asked` (a WRITE of no path yet) go its path, the root in which the token
-     *  allows that, its mode and conditions, all good until its `written`. REFUSED: with the error. */
+    /** Says what a part is to be. A FILE: into `asked` (a WRITE of no path yet) go its path, the root in which the
+     * token allows that, its mode and conditions, all good until its `written`. REFUSED: with the error. */
     enum files_form_part (*part)(void *cookie, const struct http_multipart_part *part, struct files_request *asked,
                                  struct error *err);
     /** A FIELD is whole: `size` bytes and a NUL. False ends the form. NULL: there are none. */

@@ -26,8 +26,7 @@ static char *read_in(const char *type, const char *body, size_t size, size_t ste
             break;
         CHECK(used <= there && (used > 0 || event.kind != HTTP_MULTIPART_NONE));
         if (event.kind == HTTP_MULTIPART_PART)
-            text_append_format(&seen, "[%s|%s|%s]", event.part->name,
-                               event.part->filename ? event.part->filename : "-",
+            text_append_format(&seen, "[%s|%s|%s]", event.part->name, event.part->filename ? event.part->filename : "-",
                                event.part->type ? event.part->type : "-");
         if (event.kind == HTTP_MULTIPART_DATA)
             text_append(&seen, event.data, event.size);
@@ -55,7 +54,7 @@ static void check(const char *type, const char *body, const char *expected, int 
 }
 #define READS(body, expected) check(TYPE, body, expected, __LINE__)
 /* One part with these lines as its head. */
-#define LINES(lines, expected) READS("--B\r\n" lines "\r\n\r\nx\r\n--B--", expected)
+#define LINES(lines, expected)            READS("--B\r\n" lines "\r\n\r\nx\r\n--B--", expected)
 #define DISPOSITION(parameters, expected) LINES("Content-Disposition: form-data; " parameters, expected)
 
 static void test_forms(void)
@@ -68,7 +67,7 @@ static void test_forms(void)
     READS("preamble\r\n\r\n--B \t\r\n" HEAD "x\r\n--B--  \r\n", "[f|a|-]x.!");
     READS("\r\n--B\r\n" HEAD "\r\n--B--", "[f|a|-].!");
     READS("--B\r\n" HEAD "--B--", "[f|a|-].!"); /* the empty line's end is the delimiter's: no bytes */
-    READS("--B--", "!"); /* a form of nothing */
+    READS("--B--", "!");                        /* a form of nothing */
 }
 
 static void test_near_delimiters(void)
@@ -197,16 +196,28 @@ static const char *boundary_of(const char *type)
 static void test_content_types(void)
 {
     static const char *const GOOD[] = {
-        "multipart/form-data; boundary=B", "Multipart/Form-Data;BOUNDARY=\"a b'()+_,-./:=?\"",
+        "multipart/form-data; boundary=B",
+        "Multipart/Form-Data;BOUNDARY=\"a b'()+_,-./:=?\"",
         "multipart/form-data; charset=utf-8; boundary=----WebKitFormBoundary7MA4YWxkTrZu0gW",
-        "multipart/form-data; boundary=a=b/c", "multipart/form-data ; boundary=x;",
+        "multipart/form-data; boundary=a=b/c",
+        "multipart/form-data ; boundary=x;",
         "multipart/form-data; boundary=1234567890123456789012345678901234567890123456789012345678901234567890"};
     static const char *const BAD[] = {
-        NULL, "", "multipart/form-data", "multipart/form-data; boundary=", "multipart/form-data; boundary=\"\"",
-        "multipart/form-data; boundary=\"a \"", "multipart/form-data; boundary=a; boundary=b",
-        "multipart/form-data; boundary=a; boundary=a", "multipart/form-data; boundary=a b",
-        "multipart/form-data; boundary=\"a", "multipart/form-data; boundary=\"a\\\"b\"", "multipart/mixed; boundary=B",
-        "multipart/form-datax; boundary=B", "application/json", "multipart/form-data, boundary=B",
+        NULL,
+        "",
+        "multipart/form-data",
+        "multipart/form-data; boundary=",
+        "multipart/form-data; boundary=\"\"",
+        "multipart/form-data; boundary=\"a \"",
+        "multipart/form-data; boundary=a; boundary=b",
+        "multipart/form-data; boundary=a; boundary=a",
+        "multipart/form-data; boundary=a b",
+        "multipart/form-data; boundary=\"a",
+        "multipart/form-data; boundary=\"a\\\"b\"",
+        "multipart/mixed; boundary=B",
+        "multipart/form-datax; boundary=B",
+        "application/json",
+        "multipart/form-data, boundary=B",
         "multipart/form-data; boundary=12345678901234567890123456789012345678901234567890123456789012345678901"};
     for (size_t i = 0; i < sizeof GOOD / sizeof *GOOD; i++)
         CHECK_TEXT(boundary_of(GOOD[i]), "good");
