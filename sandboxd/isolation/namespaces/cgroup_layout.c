@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PROC_FILE_MAX = 1024 * 1024 };
+enum { PROC_FILE_MAX = 1024 * 1024, STEPS_MAX = 20 };
 
 const char *const CGROUP_CONTROLLER_NAMES[CGROUP_CONTROLLERS] = {"memory", "pids", "cpu"};
 
@@ -345,16 +345,22 @@ static bool step_aside(const struct cgroup_layout *layout, struct error *err)
     return write_in(daemon, "cgroup.procs", "0") || error_set_errno(err, ERROR_INTERNAL, "move to cgroup %s", daemon);
 }
 
-bool cgroup_layout_make(const struct cgroup_layout *layout, struct error *err)
+/* In a user's scope others may be forking meanwhile: then it is tried again. */
+static bool enable_parent(const struct cgroup_layout *layout, struct error *err)
 {
-    if (!enable(layout, layout->parent)) {
-        if (errno != EBUSY)
+    for (int tried = 0; !enable(layout, layout->parent); tried++) {
+        if (errno != EBUSY || tried == (layout->is_delegated ? STEPS_MAX : 1))
             return error_set_errno(err, ERROR_INTERNAL, "enable controllers in %s", layout->parent);
         if (!step_aside(layout, err))
             return false;
-        if (!enable(layout, layout->parent))
-            return error_set_errno(err, ERROR_INTERNAL, "enable controllers in %s", layout->parent);
     }
+    return true;
+}
+
+bool cgroup_layout_make(const struct cgroup_layout *layout, struct error *err)
+{
+    if (!enable_parent(layout, err))
+        return false;
     if (!make_folder(layout->unified, err))
         return false;
     if (!enable(layout, layout->unified))

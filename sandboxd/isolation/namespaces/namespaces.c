@@ -3,6 +3,7 @@
 #include "sandboxd/isolation/namespaces/cgroup_weights.h"
 #include "sandboxd/isolation/namespaces/cgroups.h"
 #include "sandboxd/isolation/namespaces/namespaces.h"
+#include "sandboxd/isolation/namespaces/own_root.h"
 #include "sandboxd/isolation/namespaces/probe.h"
 #include "sandboxd/isolation/namespaces/proc.h"
 #include "sandboxd/isolation/namespaces/recipe.h"
@@ -20,7 +21,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ static struct {
     int seccomp;
     uint64_t covers; /* of /proc */
     bool missing_limits_allowed;
-    char *own_templates; /* mounted there, for want of idmapping those of the disk; NULL: not */
+    char *own_roots; /* of a user's: where the slots' roots are (own_root.h); NULL: none */
 } host = {.seccomp = -1, .stage = STAGE_NONE_INIT};
 
 /* "parley-<8 hex>": two deployments on one machine do not meet. FNV-1a, folded. */
@@ -82,12 +82,12 @@ static bool start_stage(const char *state_folder, struct error *err)
     return true;
 }
 
-/* A file system of the host's can be idmapped by its root alone, one of this user namespace's by us. */
-static bool mount_templates(const char *path, struct error *err)
+static bool open_own_roots(const char *state, struct error *err)
 {
-    if (mount("parley", path, "tmpfs", MS_NOSUID | MS_NODEV, "size=256m,mode=0700") < 0)
-        return error_set_errno(err, ERROR_INTERNAL, "mount a tmpfs at %s", path);
-    host.own_templates = memory_string(path);
+    AUTO_FREE char *folder = memory_printf("%s/sandboxd/roots", state);
+    if (!own_root_open(folder, err))
+        return false;
+    host.own_roots = TAKE(folder);
     return true;
 }
 
@@ -104,7 +104,7 @@ static bool start(const char *state_folder, struct error *err)
     AUTO_FREE char *base = memory_printf("%s/base", templates);
     if (!fd_make_folders(templates, 0700, err) || !start_cgroups(state, err))
         return false;
-    if (rootless_is_active() && !host.own_templates && !mount_templates(templates, err))
+    if (rootless_is_active() && !host.own_roots && !open_own_roots(state, err))
         return false;
     /* A skeleton has folders that all may write to, and its /tmp is every sandbox's. */
     if (chmod(templates, 0700) < 0)
@@ -161,7 +161,13 @@ bool namespaces_begin(const struct isolation_plan *plan, const struct namespaces
 
 static bool begin(const struct isolation_plan *plan, struct isolation_sandbox *made, struct error *err)
 {
-    return namespaces_begin(plan, NULL, made, err);
+    char root[OWN_ROOT_PATH_BYTES];
+    struct isolation_plan own = *plan;
+    if (!host.own_roots)
+        return namespaces_begin(plan, NULL, made, err);
+    own.lower_root = root;
+    return own_root_make(host.own_roots, plan->slot, plan->uid_base, plan->lower_root, root, err) &&
+           namespaces_begin(&own, NULL, made, err);
 }
 
 int namespaces_is_warm(uint32_t slot, struct isolation_sandbox *made, struct error *err)
@@ -280,10 +286,10 @@ static void stop(void)
         close(host.seccomp);
     if (host.stage_path)
         stage_remove(&host.stage, host.stage_path);
-    if (host.own_templates)
-        (void)umount2(host.own_templates, MNT_DETACH);
-    free(host.own_templates);
-    host.own_templates = NULL;
+    if (host.own_roots)
+        own_root_close(host.own_roots);
+    free(host.own_roots);
+    host.own_roots = NULL;
     free(host.stage_path);
     host.stage_path = NULL;
     host.layout = (struct cgroup_layout){0};

@@ -153,15 +153,6 @@ static void probe_namespaces(struct report *report)
         tell_attempt(report, ROWS[i].name, attempt(ROWS[i].flag, NULL, NULL), ROWS[i].in_force, ROWS[i].how);
 }
 
-/* A tmpfs of this user namespace's, in a mount namespace of this process. */
-static int attempt_own_idmap(void)
-{
-    if (syscall(SYS_unshare, CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ||
-        mount("parley", MOUNTS_STAGE, "tmpfs", 0, "size=64k,mode=0755") < 0)
-        return errno;
-    return attempt(CLONE_NEWNS, NULL, MOUNTS_STAGE);
-}
-
 static void probe_files(struct report *report)
 {
     tell_attempt(report, "overlay in a user namespace", attempt(CLONE_NEWNS, mount_overlay, NULL),
@@ -169,9 +160,7 @@ static void probe_files(struct report *report)
     tell_attempt(report, "fresh /proc", attempt(CLONE_NEWNS | CLONE_NEWPID, mount_proc, NULL), "own processes only",
                  "the host's /proc is covered in part (a container's?): start sandboxd where /proc is whole");
     if (rootless_is_active()) {
-        tell_attempt(report, "idmapped mounts", attempt_own_idmap(),
-                     "of memory alone: /usr is the host's, read-only; template base alone, no volumes",
-                     "needs Linux 6.3 (idmapped tmpfs)");
+        tell(report, "idmapped mounts", true, "none: /usr is the host's, read-only; template base alone, in memory; no volumes");
         return;
     }
     tell_attempt(report, "idmapped mounts", attempt(CLONE_NEWNS, NULL, "/usr"), "/usr of the host, read-only",

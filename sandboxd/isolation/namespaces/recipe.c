@@ -159,14 +159,14 @@ static bool provide_layers(struct birth *birth, const struct recipe_host *host, 
     AUTO_FD int user_namespace = user_namespace_open(birth->pid, err);
     if (user_namespace < 0)
         return false;
-    const int of_host = host->is_rootless ? -1 : user_namespace; /* the template's is ours in any case */
-    AUTO_FD int root = mounts_open(plan->lower_root, user_namespace, MOUNTS_READ_ONLY, err);
+    const int ids = host->is_rootless ? -1 : user_namespace; /* a user's slots have roots and areas with their own ids */
+    AUTO_FD int root = mounts_open(plan->lower_root, ids, MOUNTS_READ_ONLY, err);
     AUTO_FD int area = -1;
     if (root >= 0 && plan->area_path)
-        area = mounts_open(plan->area_path, of_host, MOUNTS_WRITABLE, err);
+        area = mounts_open(plan->area_path, ids, MOUNTS_WRITABLE, err);
     AUTO_FD int usr = -1;
     if (root >= 0 && plan->lower_usr)
-        usr = mounts_open(plan->lower_usr, of_host, MOUNTS_READ_ONLY, err);
+        usr = mounts_open(plan->lower_usr, ids, MOUNTS_READ_ONLY, err);
     if (root < 0 || (plan->area_path && area < 0) || (plan->lower_usr && usr < 0))
         return false;
     int layers[RECIPE_LAYERS] = {root, plan->area_path ? area : plan->area_mount};

@@ -124,6 +124,8 @@ static bool copy_file(int from, const char *name, int to, const char *to_name, s
 {
     AUTO_FD int fd = openat(from, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat status;
+    if (fd < 0 && errno == EACCES) /* an ordinary user's launcher: kept from its user, so not public */
+        return true;
     if (fd < 0 || fstat(fd, &status) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "open /etc/.../%s", name);
     if (!S_ISREG(status.st_mode) || status.st_size > FILE_MAX_BYTES)
@@ -170,10 +172,12 @@ static bool copy_entries(int from, int to, unsigned depth, struct error *err)
 
 static bool copy_folder(int from, const char *name, int to, const char *to_name, unsigned depth, struct error *err)
 {
+    AUTO_FD int source = openat(from, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (source < 0 && errno == EACCES)
+        return true;
     if (mkdirat(to, to_name, 0755) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "make folder %s of the skeleton", to_name);
     AUTO_FD int into = openat(to, to_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    AUTO_FD int source = openat(from, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (into < 0 || source < 0)
         return error_set_errno(err, ERROR_INTERNAL, "open folder /etc/.../%s", name);
     return copy_entries(TAKE_FD(source), into, depth - 1, err);
