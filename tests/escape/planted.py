@@ -22,7 +22,8 @@ NEIGHBOUR = r"""
 import array, ctypes, os, pty, socket, sys, threading, time
 name, secret, key = sys.argv[1], sys.argv[2], int(sys.argv[3])
 libc, librt = ctypes.CDLL(None), ctypes.CDLL('librt.so.1')
-for path in ('/workspace/' + name, '/tmp/' + name, '/dev/shm/' + name, '/data/secret'): open(path, 'w').write(secret)
+for path in ('/workspace/' + name, '/tmp/' + name, '/dev/shm/' + name, '/data/secret'):
+    if os.path.isdir(os.path.dirname(path)): open(path, 'w').write(secret)
 held = [pty.openpty(), socket.create_server(('', 0), family=socket.AF_INET6, dualstack_ipv6=True)]
 for address in ('\0' + name, '/tmp/s-' + name):
     held.append(socket.socket(socket.AF_UNIX)); held[-1].bind(address); held[-1].listen()

@@ -53,6 +53,6 @@ escaped(any('sandboxd' in name or 'systemd' in name or OUTSIDE for name in names
     Attempt("sees_mounts_of_the_host", "pivot_root, and the old root is detached", """
 for line in open('/proc/self/mountinfo'):
     words = line.split()
-    escaped(words[4].startswith(('/sys', '/boot', '/mnt', '/var/lib', '/run/netns')) or state in line or words[2] == host_root and words[3] == '/')"""),
+    escaped(words[4].startswith(('/sys', '/boot', '/mnt', '/var/lib', '/run/netns')) or state in line or words[2] == host_root and words[3] == '/')""", levels=("namespaces",)),
     Attempt("reads_uptime_of_processes_it_may_not_see", "hidden by the pid namespace", "escaped(os.path.exists('/proc/%d/stat' % victim))"),
 ]

@@ -12,7 +12,7 @@ ATTEMPTS = [
     reaches("reads_the_neighbours_file", SLOT, "escaped(neighbour['secret'] in open(neighbour['file']).read())"),
     reaches("reads_the_neighbours_temporary_file", SLOT, "escaped(neighbour['secret'] in open('/tmp/' + neighbour['name']).read())"),
     reaches("reads_the_neighbours_shared_memory", SLOT, "escaped(neighbour['secret'] in open('/dev/shm/' + neighbour['name']).read())"),
-    reaches("reads_the_neighbours_volume", "a volume is attached to who was given it", "escaped(neighbour['secret'] in open('/data/secret').read())"),
+    reaches("reads_the_neighbours_volume", "a volume is attached to who was given it", "escaped(neighbour['secret'] in open('/data/secret').read())", levels=("namespaces",)),
     reaches("connects_to_the_neighbours_port", SLOT, "socket.create_connection(('127.0.0.1', neighbour['port']), 2); escaped()"),
     reaches("connects_to_the_neighbours_port_of_6", SLOT, "socket.create_connection(('::1', neighbour['port']), 2); escaped()"),
     reaches("connects_to_the_neighbours_abstract_socket", SLOT, "socket.socket(socket.AF_UNIX).connect('\\0' + neighbour['name']); escaped()"),
