@@ -65,6 +65,15 @@ static void on_kept(void *cookie, struct loop_watch *upstream)
     port_pool_give(pool_of(passage), passage->sandbox_id, passage->port, upstream);
 }
 
+/* A guest is no server of the client's: that it went is told as of an init that went. */
+static void on_failed(void *cookie, struct error *err)
+{
+    const struct passage *passage = cookie;
+    if (passage->port == PORTS_GUEST && err->kind == ERROR_BAD_GATEWAY)
+        error_set(err, ERROR_STARTING,
+                  "the connection into the sandbox broke; whether what was asked is done will be seen there");
+}
+
 static void on_over(void *cookie)
 {
     end(cookie);
@@ -88,6 +97,7 @@ static void pass(struct passage *passage, struct http_request *request, int fd, 
     order.answer_header = on_answer_header;
     order.kept = on_kept;
     order.stale = idle != NULL ? on_stale : NULL;
+    order.failed = on_failed;
     order.over = on_over;
     order.cookie = passage;
     http_proxy(request, &order);
@@ -114,6 +124,7 @@ static void on_dialled(void *cookie, int fd, const struct error *err)
         end(passage);
     } else if (taken < 0) {
         struct error copy = *err;
+        on_failed(passage, &copy);
         http_request_when_gone(request, NULL, NULL);
         end(passage);
         http_reply_error(request, &copy);

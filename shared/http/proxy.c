@@ -95,6 +95,8 @@ void http_relay_fail(struct http_relay *relay, const struct error *err)
         return;
     }
     bool is_started = relay->is_started;
+    if (!is_started && relay->order.failed != NULL)
+        relay->order.failed(relay->order.cookie, &copy);
     http_relay_finish(relay);
     if (is_started)
         http_stream_abort(request);

@@ -33,6 +33,8 @@ struct http_proxy_order {
      *  answer or to pass on over another socket. For connections that were kept. Not followed by `over`. May be NULL.
      */
     void (*stale)(void *cookie, struct http_request *request);
+    /** The upstream failed before its answer: *err is what the client will be told, and may be changed. May be NULL. */
+    void (*failed)(void *cookie, struct error *err);
     /** The exchange is over, however; once, before the request is dead. May be NULL. */
     void (*over)(void *cookie);
     void *cookie;

@@ -186,7 +186,7 @@ class Gvisor(unittest.TestCase):
                                         "detach": True})
         token, until = self.token("port"), time.monotonic() + 30
         while time.monotonic() < until:
-            reply = self.ask("GET", "/ports/3000/", token=token)
+            reply = self.ask("GET", "/ports/3000/", token=token, record=False)
             if reply.status == 200:
                 break
             time.sleep(0.1)
