@@ -76,7 +76,8 @@ def run_fuzzer(counts, program):
     dictionary = os.path.join(ROOT, "tests", "fuzz", "dictionaries", name.removesuffix("_fuzz") + ".dict")
     options = [f"-dict={dictionary}"] if os.path.exists(dictionary) else []
     run_program(counts, f"fuzz/{name}", [program, f"-max_total_time={FUZZ_SECONDS}", "-rss_limit_mb=2048",
-                                         "-timeout=10", f"-artifact_prefix={scratch}-", *options, *folders], dict(os.environ))
+                                         "-timeout=10", f"-artifact_prefix={scratch}-", "-error_exitcode=1",
+                                         *options, *folders], dict(os.environ))
 
 
 def run_programs(counts, areas):
