@@ -18,7 +18,7 @@
 static const struct {
     const char *program, *library, *version, *package;
 } STATIC_LIBS[] = {
-#include "static_libs.inc"
+#include "clients/cli/static_libs.inc"
 };
 
 /* What is being gathered: "library\npath or version" -> its row. */
