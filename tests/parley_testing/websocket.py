@@ -47,14 +47,15 @@ def frame(opcode, data=b"", fin=True, masked=True, reserved=0):
 
 
 class WebSocket:
-    def __init__(self, url, headers=None, timeout=20, receive_buffer=None):
+    def __init__(self, url, headers=None, timeout=20, receive_buffer=None, connected=None):
         parts = urllib.parse.urlsplit(url)
-        self.socket = socket.socket()
+        self.socket = connected or socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(timeout)
-        self.socket.connect((parts.hostname, parts.port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not connected:
+            self.socket.connect((parts.hostname, parts.port))
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer, self.timeout, self.closed = b"", timeout, None
         key = base64.b64encode(os.urandom(16))
         lines = [f"GET {parts.path or '/'}{'?' + parts.query if parts.query else ''} HTTP/1.1", f"Host: {parts.netloc}",
