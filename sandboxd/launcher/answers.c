@@ -404,7 +404,7 @@ static void end_guests(struct sandboxes *all)
 {
     for (uint32_t slot = 0; slot < SLOTS_COUNT; slot++) {
         if (all->by_slot[slot] && all->by_slot[slot]->backend->is_guest)
-            sandboxes_end(all, all->by_slot[slot], "rekeyed");
+            sandboxes_end(all, all->by_slot[slot], "revoked");
     }
 }
 
