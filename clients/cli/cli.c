@@ -158,7 +158,7 @@ bool cli_renew_spent(struct grant *grant, const struct place *place, const struc
     return true;
 }
 
-/* E2 80 AA..AE and E2 81 A6..A9: marks that have what follows shown in another order, so that a line reads as another. */
+/* E2 80 AA..AE, E2 81 A6..A9: marks that have what follows shown in another order: a line reads as another. */
 static bool is_reordering(const char *at)
 {
     const unsigned char *bytes = (const unsigned char *)at;

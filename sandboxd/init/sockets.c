@@ -1,5 +1,5 @@
-/* sockets.c - see sockets.h. Landlock knows rules that allow, and none that except: so each folder at the top is allowed
- * but those. Moving between folders (REFER) stays as it was, but into one that allows more. */
+/* sockets.c - see sockets.h. Landlock knows rules that allow, and none that except: so each folder at the top is
+ * allowed but those. Moving between folders (REFER) stays as it was, but into one that allows more. */
 #include "sandboxd/init/sockets.h"
 
 #include "shared/base/fd.h"

@@ -164,7 +164,8 @@ static _Noreturn void run_rows(int filter)
     load(filter);
     for (size_t i = 0; i < ROW_COUNT; i++) {
         const struct row *row = &ROWS[i];
-        long got = syscall(row->number, row->arguments[0], row->arguments[1], row->arguments[2], row->arguments[3], 0UL);
+        long got =
+            syscall(row->number, row->arguments[0], row->arguments[1], row->arguments[2], row->arguments[3], 0UL);
         results[i] = got < 0 ? errno : 0;
     }
     _exit(0);
