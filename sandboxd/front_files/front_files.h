@@ -175,6 +175,9 @@ int front_files_packet_next(const char *data, size_t size, size_t *at, struct fi
 /** Whether a record may be the `number`th (from 0) of an answer to `operation`; DONE and ERROR always may. */
 bool front_files_is_awaited(enum files_operation operation, enum files_record_kind kind, uint64_t number) MUST_USE;
 
+/** Whether DONE may come after so many records: what was looked at, opened, made or changed is told of before. */
+bool front_files_is_complete(enum files_operation operation, uint64_t records) MUST_USE;
+
 /** As front_files_packet_next checks a record, before it is added. */
 bool front_files_record_check(const struct files_record *record, struct error *err) MUST_USE;
 /** Made of segments with one slash between them, none empty, . or .. or over FRONT_FILES_NAME_MAX; no NUL; "" is one.

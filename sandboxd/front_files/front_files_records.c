@@ -328,3 +328,14 @@ bool front_files_is_awaited(enum files_operation operation, enum files_record_ki
     }
     return false;
 }
+
+bool front_files_is_complete(enum files_operation operation, uint64_t records)
+{
+    static const enum files_operation TOLD[] = {FILES_STAT,  FILES_OPEN, FILES_MKDIR, FILES_MOVE, FILES_COPY,
+                                                FILES_CHMOD, FILES_EDIT, FILES_WRITE, FILES_PIECE};
+    for (size_t i = 0; i < sizeof TOLD / sizeof *TOLD; i++) {
+        if (TOLD[i] == operation)
+            return records > 0;
+    }
+    return true;
+}

@@ -5,6 +5,7 @@
 #include "sandboxd/sandbox/files_pool.h"
 #include "shared/base/clock.h"
 #include "shared/base/fd.h"
+#include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -151,6 +152,7 @@ static void fail_broken(struct files_call *call, const char *what)
 {
     struct error err = {0};
     error_set(&err, ERROR_INTERNAL, "the file helper in the sandbox broke the rules: %.120s", what);
+    log_warn("sandbox", "%s sandbox=%s", err.message, call->sandbox_id);
     fail(call, &err);
 }
 
@@ -225,6 +227,10 @@ static void tell_error(struct files_call *call, const struct files_record *recor
 static bool take_record(struct files_call *call, struct files_record *record)
 {
     int descriptor = -1;
+    if (record->kind == FILES_DONE && !front_files_is_complete(call->request.operation, call->records)) {
+        fail_broken(call, "it is done, and told nothing");
+        return false;
+    }
     if (record->kind == FILES_DONE) {
         finish(call, leaves_helper(&call->request) && call->at == call->size, record, NULL);
         return false;

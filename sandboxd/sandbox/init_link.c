@@ -117,11 +117,16 @@ static void disconnect(struct init_link *link)
     link->events->lost(link->cookie);
 }
 
-void init_link_accuse(struct init_link *link, const char *what)
+void init_link_blame(struct init_link *link, const char *what)
 {
     link->breaches++;
     if ((link->breaches & (link->breaches - 1)) == 0)
         log_warn("sandbox", "init of %s broke the rules: %s times=%u", link->socket_path, what, link->breaches);
+}
+
+void init_link_accuse(struct init_link *link, const char *what)
+{
+    init_link_blame(link, what);
     if (link->watch)
         disconnect(link);
 }

@@ -31,6 +31,9 @@ struct init_link *init_link_new(struct loop *loop, int run_folder, const char *s
  *  inside an event: `lost` is called in here. */
 void init_link_accuse(struct init_link *link, const char *what);
 
+/** As init_link_accuse, of what does no harm: the connection stays. */
+void init_link_blame(struct init_link *link, const char *what);
+
 /** Also allowed inside an event. */
 void init_link_free(struct init_link *link);
 DEFINE_AUTO(init_link)

@@ -41,7 +41,7 @@ class OneHostile(unittest.TestCase):
         self.node.destroy(self.sandbox)
         kept = 2 * (self.node.checks - self.checks)
         self.node.settle(lambda: self.node.descriptors(self.front), self.descriptors + kept + SPARE_DESCRIPTORS)
-        self.node.settle(lambda: self.node.held_bytes(self.front), self.held + MIB)
+        self.node.settle(lambda: self.node.held_bytes(self.front), self.held + 2 * MIB)
         self.assertEqual(self.node.child.pid, self.launcher)
         self.assertIsNone(self.node.child.poll(), self.node.logs())
 

@@ -80,7 +80,7 @@ class Hostile(Alone):
                 pass
         return False
 
-    def token_of(self, sandbox, scope="process files:rw ports sandbox:manage kernels"):
+    def token_of(self, sandbox, scope="process fs:rw port code"):
         now = int(time.time())
         claims = {"iss": "dpl_alone", "aud": sandbox, "sub": "admin", "jti": "tok_" + "a" * 20,
                   "fam": "tok_" + "a" * 20, "iat": now, "exp": now + 900, "scope": scope, "thread_id": "t1",

@@ -284,6 +284,7 @@ void ports_dialed(struct sandbox *sandbox, const struct fi_dialed *dialed, int *
     }
     if (!is_stream(fds[0], dial->family)) {
         go_on(dial, EPROTO);
+        init_link_blame(sandbox->link, "not a connection of the family that was asked for");
         return;
     }
     dial->socket = loop_watch_new(sandbox->loop, TAKE_FD(fds[0]));

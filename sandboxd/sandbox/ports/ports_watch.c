@@ -194,7 +194,10 @@ void ports_told_listeners(struct sandbox *sandbox, const struct fi_listeners *to
         return;
     }
     if (!listeners_check_socket(fds[0], &err)) {
+        struct error lie = err;
+        error_set(&err, ERROR_INTERNAL, "the sandbox's init does not give what it should: %s", lie.message);
         fail_all(ports, &err);
+        init_link_blame(sandbox->link, lie.message);
         return;
     }
     ports->listeners = listeners_new(fds[0], hidden_uid(sandbox));

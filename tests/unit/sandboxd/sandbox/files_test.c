@@ -544,7 +544,7 @@ static void test_cancelling(void)
     CHECK(helper >= 0 && heard.overs == 0);
     start(&world, &heard, FILES_STAT, -1);
     CHECK(take_helper(&world) < 0);
-    say(helper, &DONE, 1, -1);
+    say(helper, (struct files_record[]){ENTRY, DONE}, 2, -1);
     turn(&world);
     CHECK(heard.overs == 1 && heard.error.kind == ERROR_NONE);
     close(helper);
