@@ -285,7 +285,7 @@ static void test_an_idle_helper_that_ends_is_not_lent(void)
     open_world(&world);
     start(&world, &heard, FILES_STAT, -1);
     int helper = take_helper(&world);
-    say(helper, &DONE, 1, -1);
+    say(helper, (struct files_record[]){ENTRY, DONE}, 2, -1);
     turn(&world);
     CHECK(heard.overs == 1 && world.sandbox.descriptors == 1);
     close(helper);
