@@ -2,7 +2,7 @@
 #include "sandboxd/front/front.h"
 
 #include "sandboxd/dialects/execute/execute.h"
-#include "sandboxd/dialects/guest_gate.h"
+#include "sandboxd/dialects/guest/guest_gate.h"
 #include "sandboxd/dialects/native/files/files.h"
 #include "sandboxd/dialects/native/kernels/kernels_routes.h"
 #include "sandboxd/dialects/native/metrics.h"

@@ -120,7 +120,7 @@ class Gvisor(unittest.TestCase):
                 break
             time.sleep(0.1)
         self.assertIn("marked-by-the-test", str([r for r in records if r["action"] == "exec"]))
-        self.assertIn("path=workspace/marked", str(deeds["write"]))
+        self.assertIn("path=/workspace/marked", str(deeds["write"]))
 
     def token(self, scope):
         return self.node.negotiate("gv", isolation="gvisor", scopes=[scope])["token"]

@@ -32,7 +32,6 @@ bool files_request_check_path(const char *path, const char *name, struct error *
     return true;
 }
 
-/* Percent-encodes all but what is plain in any record; at most `max` bytes, "..." when it was cut. */
 static void append_encoded(struct text *to, const char *path, size_t max)
 {
     size_t end = to->length + max;
@@ -49,11 +48,16 @@ static void append_encoded(struct text *to, const char *path, size_t max)
         text_append_string(to, "...");
 }
 
+void files_request_append_shown(struct text *to, const char *path)
+{
+    append_encoded(to, path, AUDIT_PATH_BYTES);
+}
+
 void files_request_record_denial(const struct http_request *request, const char *path, const struct error *err)
 {
     AUTO_TEXT what = {0};
     text_append_string(&what, "path=");
-    append_encoded(&what, path, AUDIT_PATH_BYTES);
+    files_request_append_shown(&what, path);
     struct plane_refusal refusal = {
         .action = "refuse", .reason = capability_refusal_name(CAPABILITY_SCOPE_MISSING), .what = what.data};
     plane_record_refusal(request, &caller_of(request)->claims, &refusal, err);
@@ -140,10 +144,10 @@ char *files_request_detail(const struct files_request *asked, const char *more)
 {
     struct text detail = {0};
     text_append_string(&detail, "path=");
-    append_encoded(&detail, asked->path, AUDIT_PATH_BYTES);
+    files_request_append_shown(&detail, asked->path);
     if (asked->to_path[0]) {
         text_append_string(&detail, " to=");
-        append_encoded(&detail, asked->to_path, AUDIT_PATH_BYTES);
+        files_request_append_shown(&detail, asked->to_path);
     }
     if (more)
         text_append_format(&detail, " %s", more);

@@ -4,6 +4,7 @@
 
 #include "sandboxd/dialects/native/files/conditions.h"
 #include "sandboxd/sandbox/files.h"
+#include "shared/base/text.h"
 #include "shared/capability/scope.h"
 #include "shared/http/server.h"
 
@@ -38,6 +39,9 @@ struct conditions files_request_conditions(const struct http_request *request) M
 
 /** "0644" -> FILES_MODE and the mode. */
 bool files_request_mode(const char *text, struct files_request *asked, struct error *err) MUST_USE;
+
+/** `path` as records show it: percent-encoded, so that it holds no blank, and cut when it is long. */
+void files_request_append_shown(struct text *to, const char *path);
 
 /** What a record says of the deed: where, and `more` ("key=value") when that is not NULL. Paths are percent-encoded,
  * and cut when they are long. The caller frees it. */

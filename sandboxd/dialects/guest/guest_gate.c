@@ -1,5 +1,6 @@
-#include "sandboxd/dialects/guest_gate.h"
+#include "sandboxd/dialects/guest/guest_gate.h"
 
+#include "sandboxd/dialects/native/files/files_request.h"
 #include "sandboxd/dialects/native/previews/previews.h"
 #include "sandboxd/dialects/port_relay.h"
 #include "sandboxd/sandbox/ports/ports.h"
@@ -11,16 +12,19 @@
 
 enum { ARGUMENTS_SHOWN = 64 };
 
+static const char OF_FILE[] = "?op="; /* the query says */
+
 /* What is the node's own to say of a sandbox. */
 static const char *const OWN[] = {S "/info", S "/metrics", S "/metrics/watch"};
 
-/* Which requests are deeds, and what the audit calls them; as the native dialect does. All others are reads. */
+/* Which requests are deeds, and what the audit calls them; as the handlers do. NULL: none. */
 static const struct deed {
     const char *method, *path, *action;
 } DEEDS[] = {{"POST", S "/exec", "exec"},
-             {"POST", S "/execute", "exec"},
+             {"POST", S "/execute", "code.execute"},
              {"DELETE", S "/processes/{id}", "kill"},
              {"POST", S "/processes/{id}/stdin", "stdin"},
+             {"POST", S "/processes/{id}/resize", NULL},
              {"POST", S "/processes/{id}/signal", "signal"},
              {"POST", S "/kernels", "code.start"},
              {"DELETE", S "/kernels/{id}", "code.remove"},
@@ -28,8 +32,10 @@ static const struct deed {
              {"POST", S "/kernels/{id}/interrupt", "code.interrupt"},
              {"POST", S "/kernels/{id}/restart", "code.restart"},
              {"PUT", S "/files/{path...}", "write"},
+             {"POST", S "/files/{path...}", OF_FILE},
              {"DELETE", S "/files/{path...}", "delete"},
              {"PUT", S "/archive/{path...}", "archive.put"},
+             {"POST", S "/upload/{path...}", "write"},
              {"GET", S "/ws", "socket"}};
 
 static const char *const FILE_DEEDS[] = {"move", "copy", "mkdir", "chmod", "edit"};
@@ -53,22 +59,38 @@ static const char *file_action(const struct http_request *request)
         if (strcmp(op, FILE_DEEDS[i]) == 0)
             return FILE_DEEDS[i];
     }
-    return "write";
+    return GUEST_GATE_UNKNOWN;
 }
 
-/* NULL: it changes nothing. One that no row knows is a deed all the same. */
-static const char *action_of(const struct http_request *request)
+const char *guest_gate_action(const struct http_route *route)
 {
-    const struct http_route *route = http_request_route(request);
-    const char *method = http_request_method(request);
-    if (strcmp(method, "POST") == 0 && strcmp(route->path, S "/files/{path...}") == 0)
-        return file_action(request);
     for (size_t i = 0; i < sizeof DEEDS / sizeof DEEDS[0]; i++) {
-        if (strcmp(route->path, DEEDS[i].path) == 0 && strcmp(method, DEEDS[i].method) == 0)
+        if (strcmp(route->path, DEEDS[i].path) == 0 && strcmp(route->method, DEEDS[i].method) == 0)
             return DEEDS[i].action;
     }
-    bool is_read = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0 || route->carriers & HTTP_PROXIES;
-    return is_read ? NULL : "guest";
+    bool is_read = strcmp(route->method, "GET") == 0 || route->carriers & HTTP_PROXIES;
+    return is_read ? NULL : GUEST_GATE_UNKNOWN;
+}
+
+static const char *action_of(const struct http_request *request)
+{
+    const char *action = guest_gate_action(http_request_route(request));
+    return action && strcmp(action, OF_FILE) == 0 ? file_action(request) : action;
+}
+
+/* What names the thing, as no part of it can pass for another key=value. */
+static void describe_named(const struct http_request *request, struct text *text)
+{
+    const char *id = http_request_parameter(request, "id");
+    if (id) {
+        text_append_string(text, " id=");
+        files_request_append_shown(text, id);
+    }
+    if (http_request_parameter(request, "path")) {
+        AUTO_FREE char *path = files_request_path(request);
+        text_append_string(text, " path=");
+        files_request_append_shown(text, path);
+    }
 }
 
 /* Of a JSON body its command line; the rest may hold secrets. A body that is none is the guest's to refuse. */
@@ -79,8 +101,10 @@ static void describe_command(const struct http_request *request, struct text *te
     const char *line = json_string_value(json_object_get(body, "cmd"));
     const char *id = json_string_value(json_object_get(body, "id"));
     size_t i;
-    if (id)
-        text_append_format(text, " id=%.64s", id);
+    if (id) {
+        text_append_string(text, " id=");
+        files_request_append_shown(text, id);
+    }
     text_append_string(text, " command=");
     if (line)
         text_append_format(text, "%.*s", SPOOL_COMMAND_MAX, line);
@@ -94,17 +118,14 @@ static void describe_command(const struct http_request *request, struct text *te
 
 static bool record(struct http_request *request, struct error *err)
 {
-    static const char *const NAMED[] = {"id", "path"};
     const char *action = action_of(request);
     AUTO_TEXT text = {0};
+    if (http_request_route(request)->carriers & HTTP_PROXIES)
+        plane_record_read(request); /* as its handler does, whatever the method */
     if (!action)
         return true;
     text_append_format(&text, "guest=1 route=%s %s", http_request_method(request), http_request_route(request)->path);
-    for (size_t i = 0; i < sizeof NAMED / sizeof NAMED[0]; i++) {
-        const char *value = http_request_parameter(request, NAMED[i]);
-        if (value)
-            text_append_format(&text, " %s=%.1024s", NAMED[i], value);
-    }
+    describe_named(request, &text);
     if (strcmp(action, "exec") == 0 && !plane_of(request)->omit_argv)
         describe_command(request, &text);
     return plane_audit(request, err, action, "%s", text.data);
@@ -121,10 +142,8 @@ static void relay(struct http_request *request)
     const struct http_pair headers[] = {{"Authorization", bearer}};
     AUTO_TEXT target = {0};
     http_proxy_target(request, NULL, &target);
-    const struct http_proxy_order order = {.target = target.data,
-                                           .headers = headers,
-                                           .header_count = is_by_path ? 0 : 1,
-                                           .upgrades = true};
+    const struct http_proxy_order order = {
+        .target = target.data, .headers = headers, .header_count = is_by_path ? 0 : 1, .upgrades = true};
     port_relay(request, PORTS_GUEST, &order);
 }
 
@@ -138,10 +157,11 @@ static bool refuse_unjudged(struct http_request *request)
     if (!(route->carriers & HTTP_LATER) || !id ||
         !registry_find(sandboxes_registry(plane_of(request)->sandboxes), id, &view) || !view.is_guest)
         return false;
-    error_set(&err, ERROR_UNAUTHENTICATED,
-              "a sandbox of isolation %s takes the token of a socket with its head: Authorization, the path, ?token= or "
-              "a subprotocol",
-              view.isolation);
+    error_set(
+        &err, ERROR_UNAUTHENTICATED,
+        "a sandbox of isolation %s takes the token of a socket with its head: Authorization, the path, ?token= or "
+        "a subprotocol",
+        view.isolation);
     http_reply_error(request, &err);
     return true;
 }
