@@ -183,6 +183,7 @@ struct http_request {
     size_t query_count;
     const char *credential;
     char *late_credential;   /* what a handler judged */
+    char *query_came;        /* as it came; NULL: there is none, or head.query still is that */
     char *query_token;       /* of a query that is passed on: the value of `token` */
     char *protocol_bearer;   /* a copy of the credential in Sec-WebSocket-Protocol */
     bool carries_credential; /* in whatever carrier, ours or not */

@@ -59,10 +59,11 @@ void http_proxy_target(const struct http_request *request, const char *rest, str
     const char *path = rest != NULL ? find_rest(request, rest) : request->head.path;
     text_append_string(target, path[0] == '/' ? path : "/");
     char before = '?';
-    bool has_query = request->head.query != NULL;
-    for (const char *at = has_query ? request->head.query : ""; *at != '\0';) {
+    const char *query = request->query_came != NULL ? request->query_came : request->head.query;
+    bool has_token = request->credential != NULL && http_request_query(request, "token") != NULL;
+    for (const char *at = query != NULL ? query : ""; *at != '\0';) {
         size_t size = strcspn(at, "&");
-        AUTO_FREE char *value = request->query_token != NULL ? value_of(at, size, "token") : NULL;
+        AUTO_FREE char *value = has_token ? value_of(at, size, "token") : NULL;
         bool is_ours = value != NULL && text_equal(value, request->credential);
         if (!is_ours)
             text_append_format(target, "%c%.*s", before, (int)size, at);

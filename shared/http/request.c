@@ -79,6 +79,7 @@ static bool read_query(struct http_request *request, struct error *err)
 {
     if ((request->match.route->carriers & HTTP_PROXIES) != 0)
         return http_proxy_find_token(request, err);
+    request->query_came = memory_string(request->head.query); /* what follows cuts it up */
     return http_query_parse(request->head.query, request->query, &request->query_count, err);
 }
 
@@ -214,6 +215,7 @@ void http_request_free(struct http_request *request)
     http_tunnel_free(request->tunnel);
     free(request->protocol_bearer);
     free(request->late_credential);
+    free(request->query_came);
     free(request->query_token);
     http_pour_done(request);
     http_file_done(request);

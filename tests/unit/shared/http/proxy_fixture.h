@@ -102,6 +102,7 @@ static const struct http_route PROXY_ROUTES[] = {
     {"POST", "/other", 0, NULL, 1 << 20, pass_on_other_body},
     {"*", "/s/{sandbox}/ports/{port}/{rest...}",
      HTTP_BEARER | HTTP_PATH | HTTP_QUERY | HTTP_PROTOCOL | HTTP_POURS | HTTP_PROXIES, "port", 1 << 20, pass_on},
+    {"GET", "/plain/{rest...}", 0, NULL, 0, pass_on}, /* one that reads its parameters itself */
     {"GET", "/hello", 0, NULL, 0, answer_hello},
 };
 

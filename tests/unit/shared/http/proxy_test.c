@@ -31,6 +31,14 @@ static void test_request_head(void)
     CHECK_TEXT(client_body(answer), "hi");
 }
 
+/* Of a route whose parameters are cut apart and decoded before: they go on as they came, all the same. */
+static void test_query_of_an_ordinary_route(void)
+{
+    exchange("GET /plain/a%20b?raw=std%6fut&empty=&alone&x=a%26b HTTP/1.1\r\nHost: h\r\n\r\n",
+             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+    HAS(seen, "GET /a%20b?raw=std%6fut&empty=&alone&x=a%26b HTTP/1.1\r\n");
+}
+
 static void test_answer_head(void)
 {
     exchange(GET, "HTTP/1.1 302 Moved along\r\nLocation: /y\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nX-Dropped: 1\r\n"
@@ -254,6 +262,7 @@ int main(void)
 {
     proxy_start();
     test_request_head();
+    test_query_of_an_ordinary_route();
     test_answer_head();
     test_streamed_answers();
     test_sized_stream();
