@@ -2,6 +2,7 @@
 Cases; each level is a class that says how to get such a sandbox (`make`), with what tests/parley_testing/levels.py and
 guest.py say of a place. A level without walls of its own leaves those cases out that ask for them."""
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
 from parley_testing.guest import Guest  # noqa: E402
 from parley_testing.levels import Leased  # noqa: E402
+from parley_testing.rootless import RootlessDeployment, RootlessUser, needs_rootless  # noqa: E402
 
 # Every process that has this word in its command line, a pid a line.
 MARKED = "grep -la '%s' /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3; true"
@@ -268,9 +270,11 @@ class Cases:
         with open(path, "w") as secret:
             secret.write(word)
         self.addCleanup(os.unlink, path)
-        victim = subprocess.Popen(["/bin/sh", "-c", "sleep 500; :", word])
+        nowhere = subprocess.DEVNULL  # its child, which outlives a kill of the shell alone, would keep our streams open
+        victim = subprocess.Popen(["/bin/sh", "-c", "sleep 500; :", word], stdin=nowhere, stdout=nowhere, stderr=nowhere,
+                                  start_new_session=True)
         self.addCleanup(victim.wait)
-        self.addCleanup(victim.kill)
+        self.addCleanup(os.killpg, victim.pid, signal.SIGKILL)
         outside = subprocess.run(["/bin/sh", "-c", MARKED % hidden(word)], capture_output=True, text=True, check=True)
         self.assertEqual(outside.stdout.split(), [str(victim.pid)])
         self.assertEqual(self.marked(word), [])
@@ -339,6 +343,19 @@ class Namespaces(Cases, unittest.TestCase):
     @classmethod
     def make(cls, thread):
         return Leased(cls.deployment, thread, resources={"memory_mb": 256, "pids": 128})
+
+
+@needs_rootless
+class Rootless(Namespaces):
+    """The same level by an ordinary user; what is its own: rootless_test.py."""
+
+    @classmethod
+    def setUpClass(cls):
+        user = RootlessUser(slots=8)
+        cls.addClassCleanup(user.close)
+        cls.deployment = RootlessDeployment(user, PARLEY_WARM="1")
+        cls.addClassCleanup(cls.deployment.close)
+        super(Namespaces, cls).setUpClass()
 
 
 if __name__ == "__main__":
