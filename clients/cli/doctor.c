@@ -4,6 +4,8 @@
 #include "clients/cli/lines.h"
 #include "clients/cli/supervisor.h"
 
+#include "shared/base/text.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -105,17 +107,19 @@ int doctor_main(int argc, char *argv[])
     }
     add_deployment(layers, &common, state);
     size_t index, missing = 0;
+    bool lacks_rights = false; /* not so in a user namespace of its own: then what it says is what the daemons have */
     json_t *one;
     json_array_foreach (layers, index, one) {
         bool active = json_is_true(json_object_get(one, "active"));
         missing += !active;
         AUTO_FREE char *name = cli_member(one, "name");
+        lacks_rights = lacks_rights || (!active && text_equal(name, "rights"));
         AUTO_FREE char *detail = cli_member(one, "detail");
         if (!common.json)
             printf("%s %-22s %s\n", active ? "ok     " : "MISSING", name, detail);
     }
-    if (missing && geteuid() != 0 && !common.json)
-        puts("        (asked as a plain user: `sudo parley doctor` tells what the daemons, which are root, have)");
+    if (lacks_rights && geteuid() != 0 && !common.json)
+        puts("        (asked as a plain user: `sudo parley doctor` tells what daemons that are root have)");
     if (common.json)
         cli_print_json(layers);
     else
