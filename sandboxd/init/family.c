@@ -107,7 +107,7 @@ bool family_kill(const struct init *init, uint64_t serial)
 {
     if (!family_is_marked(init))
         return cgroup_kill(init->run, serial);
-    (void)mark_kill(family_mark(init, serial), 1);
+    (void)mark_kill(family_mark(init, serial), 1, init->uid);
     return false; /* a first member may not have taken its mark yet */
 }
 
@@ -115,7 +115,7 @@ void family_signal_all(const struct init *init, int number)
 {
     if (family_is_marked(init)) {
         if (number == SIGKILL)
-            (void)mark_kill(init->first_mark, MARKS);
+            (void)mark_kill(init->first_mark, MARKS, init->uid);
         else
             (void)mark_signal(init->first_mark, MARKS, number);
         return;

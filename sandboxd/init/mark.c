@@ -12,12 +12,13 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
     STATUS_BYTES = 8192, /* of /proc/<pid>/status; the groups stand in its first part */
-    STOP_ROUNDS = 64,    /* what forks all the time is stopped in a few */
-    KILL_ROUNDS = 4
+    KILL_ROUNDS = 50,
+    KILL_WAIT_US = 1000
 };
 static const gid_t HIGH = 0x40000000, HIGH_PLACES = 0x20000000 / MARKS, LOW = 60100;
 
@@ -42,7 +43,7 @@ bool mark_choose(gid_t *first, struct error *err)
 
 /* What one process is: how far it is, and whether it has a group of the range. */
 struct look {
-    bool is_alive, is_stopped, is_marked;
+    bool is_alive, is_marked;
 };
 
 static const char *find_line(const char *text, const char *name)
@@ -79,13 +80,11 @@ static struct look look_at(int proc, const char *pid, gid_t first, size_t count)
     /* A command names itself in the first line, but a newline in its name is escaped there. */
     const char *state = find_line(text, "\nState:\t"), *groups = find_line(text, "\nGroups:\t");
     look.is_alive = state && *state != 'Z' && *state != 'X';
-    look.is_stopped = state && (*state == 'T' || *state == 't');
     look.is_marked = groups && has_group(groups + strspn(groups, " "), first, count);
     return look;
 }
 
-/* One look at all; `is_running` (may be NULL): whether one that is not stopped was there. */
-static size_t signal_all(gid_t first, size_t count, int number, bool *is_running)
+size_t mark_signal(gid_t first, size_t count, int number)
 {
     size_t found = 0;
     DIR *proc = opendir("/proc");
@@ -97,37 +96,43 @@ static size_t signal_all(gid_t first, size_t count, int number, bool *is_running
         if (!look.is_marked || !look.is_alive)
             continue;
         found++;
-        if (number != 0 && !(number == SIGSTOP && look.is_stopped))
+        if (number != 0)
             (void)kill(atoi(entry->d_name), number);
-        if (is_running && !look.is_stopped)
-            *is_running = true;
     }
     if (proc)
         closedir(proc);
     return found;
 }
 
-size_t mark_signal(gid_t first, size_t count, int number)
+/* In a child that may signal whatever is the user's, and is nobody's to signal: kill(2) looks at the sender's effective
+ * id and at the target's other two. One system call, during which nothing is forked. */
+static void signal_user(uid_t user, gid_t own, int number)
 {
-    return signal_all(first, count, number, NULL);
-}
-
-static void stop_all(gid_t first, size_t count)
-{
-    bool is_running = true;
-    for (int round = 0; round < STOP_ROUNDS && is_running; round++) {
-        is_running = false;
-        (void)signal_all(first, count, SIGSTOP, &is_running);
+    pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (pid == 0) {
+        if (syscall(SYS_setresuid, own, user, own) == 0)
+            (void)kill(-1, number);
+        _exit(0);
+    }
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
     }
 }
 
-bool mark_kill(gid_t first, size_t count)
+/* What does not fork while it is looked at is found for certain: so who is always another process than a moment ago. */
+static size_t kill_stopped(gid_t first, size_t count, uid_t user)
+{
+    signal_user(user, first, SIGSTOP);
+    size_t found = mark_signal(first, count, SIGKILL);
+    signal_user(user, first, SIGCONT);
+    return found;
+}
+
+bool mark_kill(gid_t first, size_t count, uid_t user)
 {
     for (int round = 0; round < KILL_ROUNDS; round++) {
-        if (mark_signal(first, count, 0) == 0)
+        if (kill_stopped(first, count, user) == 0)
             return true;
-        stop_all(first, count);
-        (void)mark_signal(first, count, SIGKILL);
+        (void)usleep(KILL_WAIT_US); /* they are on their way */
     }
     return false;
 }

@@ -85,11 +85,13 @@ static bool is_where_it_should(const struct output *output)
     return fstat(output->memory, &status) == 0 && (uint64_t)status.st_blocks * 512 <= kept + OUTPUT_SLACK_BYTES;
 }
 
-/* Where splice(2) says 0: that nobody writes any more; or, in gVisor, that nothing is there now. */
-static bool has_ended(int pipe)
+/* Where splice(2) says 0: that nobody writes any more; or, in gVisor, that nothing was there just now. */
+static enum output_pumped why_nothing(int pipe)
 {
     struct pollfd one = {.fd = pipe, .events = POLLIN};
-    return poll(&one, 1, 0) != 0;
+    if (poll(&one, 1, 0) == 0)
+        return OUTPUT_EMPTY;
+    return one.revents & POLLIN ? OUTPUT_MORE : OUTPUT_END;
 }
 
 enum output_pumped output_pump(struct output *output, int pipe, uint64_t limit, size_t budget)
@@ -102,9 +104,9 @@ enum output_pumped output_pump(struct output *output, int pipe, uint64_t limit, 
             continue;
         if (moved < 0 && errno == EAGAIN)
             return OUTPUT_EMPTY;
-        if (moved == 0 && !has_ended(pipe))
-            return OUTPUT_EMPTY;
-        if (moved <= 0)
+        if (moved == 0)
+            return why_nothing(pipe);
+        if (moved < 0)
             return OUTPUT_END;
         length += (uint64_t)moved;
         budget -= (size_t)moved;

@@ -132,7 +132,7 @@ static int open_looked_at(const struct walk *walk, int fd, const struct stat *st
     unsigned flags = (unsigned)walk->how->flags;
     bool is_folder = S_ISDIR(status->st_mode);
     if (S_ISLNK(status->st_mode) && !(flags & O_PATH))
-        return fail(has(walk, RESOLVE_NO_SYMLINKS) || !(flags & O_DIRECTORY) ? ELOOP : ENOTDIR);
+        return fail(flags & O_DIRECTORY ? ENOTDIR : ELOOP);
     if ((must_be_folder || (flags & O_DIRECTORY)) && !is_folder)
         return fail(ENOTDIR);
     if (flags & O_PATH)

@@ -31,6 +31,7 @@ def hidden(word):
 
 class Cases:
     level = None
+    keys_signal = True  # ^C in a terminal is SIGINT; gVisor's (20221219) know neither ISIG nor ^D
 
     @classmethod
     def setUpClass(cls):
@@ -199,7 +200,7 @@ class Cases:
         self.assertEqual(put.status, 403, put)
         gone = self.place.request("DELETE", f"/files{folder}/out?recursive=1", token=token)
         self.assertIn(gone.status, (200, 204), gone)  # the link alone
-        self.assertEqual(self.shell(f"cat {outside}/secret; ls {outside}"), "SECRET\ndeep\nsecret\n")
+        self.assertEqual(self.shell(f"cat {outside}/secret; cd {outside}; echo *"), "SECRET\ndeep secret\n")
 
     def test_what_is_no_file_is_not_waited_for(self):
         fifo = self.file("fifo")
@@ -221,11 +222,12 @@ class Cases:
         session.tell("resize", cols=120, rows=40)
         session.type("stty size\n")
         self.read(session, lambda seen: b"40 120" in seen)
-        session.type("cat\n")
-        session.type("hello\n")  # once as it is typed, once by cat
-        self.read(session, lambda seen: seen.count(b"hello") > 1)
-        session.type("\x03")
-        self.read(session, lambda seen: seen.rpartition(b"^C")[2].endswith(b"$ ") and b"^C" in seen)
+        if self.keys_signal:
+            session.type("cat\n")
+            session.type("hello\n")  # once as it is typed, once by cat
+            self.read(session, lambda seen: seen.count(b"hello") > 1)
+            session.type("\x03")
+            self.read(session, lambda seen: seen.rpartition(b"hello")[2].endswith(b"$ "))
         session.type("exit 5\n")
         self.assertEqual(session.expect("exit")["exit_code"], 5)
 
@@ -255,10 +257,11 @@ class Cases:
     # ---- what is out of reach ----
 
     def test_what_serves_a_sandbox_is_out_of_reach(self):
-        """Nobody's memory and variables but the commands' own can be read from inside, and none can be signalled."""
-        told = self.shell("for p in /proc/[0-9]*; do (exec 3< $p/mem) 2>/dev/null && grep ^Uid $p/status; done 2>/dev/null |"
-                          " sort -u")
-        self.assertIn("1000", told)  # one's own can
+        """Nobody's memory but the commands' own can be read from inside, and init cannot be signalled."""
+        told = self.shell("(exec 3< /proc/self/mem) && echo own; for p in /proc/[0-9]*; do (exec 3< $p/mem) 2>/dev/null &&"
+                          " grep ^Uid $p/status; done 2>/dev/null | sort -u")
+        self.assertIn("own\n", told)
+        self.assertNotIn("58702", told)
         self.assertNotIn("\t0\t", told)
         self.assertNotEqual(self.place.exec(cmd="kill -9 1").json["exit_code"], 0)
         self.assertEqual(self.shell("echo on"), "on\n")

@@ -187,5 +187,5 @@ int main(void)
     test_one_packet_and_what_follows_is_left();
     test_one_line_of_a_stream_and_what_follows_is_left();
     test_one_that_is_too_long_is_refused();
-    return 0;
+    return check_done();
 }
