@@ -5,11 +5,11 @@
 #include "shared/base/clock.h"
 #include "shared/base/config.h"
 #include "shared/base/memory.h"
+#include "shared/base/program.h"
 #include "shared/capability/capability.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -269,15 +269,9 @@ char *cli_sandbox(const struct place *place, const char *given, const char *thre
 
 char *cli_sibling(const char *name, struct error *err)
 {
-    char self[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length > 0) {
-        self[length] = '\0';
-        char *slash = strrchr(self, '/');
-        AUTO_FREE char *path = memory_printf("%.*s/%s", (int)(slash - self), self, name);
-        if (access(path, X_OK) == 0)
-            return TAKE(path);
-    }
+    AUTO_FREE char *path = program_beside(name);
+    if (access(path, X_OK) == 0)
+        return TAKE(path);
     error_set(err, ERROR_NOT_FOUND, "%s is not installed beside parley", name);
     return NULL;
 }

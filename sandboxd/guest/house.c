@@ -4,11 +4,11 @@
 #include "shared/base/confine.h"
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
+#include "shared/base/program.h"
 #include "shared/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -59,13 +59,7 @@ static int bind_listener(const struct settings *settings, struct error *err)
 
 static int open_program(const struct settings *settings, struct error *err)
 {
-    char self[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = '\0';
-    AUTO_FREE char *path = settings->init ? memory_string(settings->init) : memory_printf("%s/parley-init", self);
+    AUTO_FREE char *path = settings->init ? memory_string(settings->init) : program_beside("parley-init");
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         error_set_errno(err, errno == ENOENT ? ERROR_NOT_FOUND : ERROR_INTERNAL, "the init of sandboxes (--init): %s",

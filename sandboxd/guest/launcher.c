@@ -44,7 +44,7 @@ static bool make_become(struct launcher_init_message *message, const struct lett
 static bool hear(int control, uint32_t type, struct error *err)
 {
     struct launcher_init_message message;
-    int fds[LAUNCHER_INIT_VOLUMES];
+    int fds[LAUNCHER_INIT_FDS];
     size_t count = 0;
     int got = launcher_init_receive(control, &message, LI_FROM_INIT, fds, &count, err);
     if (got < 0)

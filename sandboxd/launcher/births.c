@@ -170,7 +170,7 @@ static bool become(struct sandboxes *all, struct sandbox *sandbox, struct error 
         .open_files = limits->open_files,
         .root_allowed = record->root_allowed != 0};
     attachments_tell(&sandbox->birth->volumes, &life);
-    AUTO_FREE char *letter = sandbox->backend->is_guest ? guest_letter_make(all, sandbox, err) : NULL;
+    AUTO_GUEST_LETTER letter = sandbox->backend->is_guest ? guest_letter_make(all, sandbox, err) : NULL;
     life.letter = letter;
     if (sandbox->backend->is_guest && !letter)
         return false;
@@ -183,11 +183,8 @@ static bool become(struct sandboxes *all, struct sandbox *sandbox, struct error 
     const struct fl_network *network = &sandbox->birth->wish.prepare.network;
     const struct fl_network *rules = sandbox->network ? network_rules(sandbox->network) : NULL;
     bool has_way = rules && rules->mode == network->mode; /* told once already, too soon for its init */
-    bool has_become = (has_way || sandboxes_wall(all, sandbox, network, err)) &&
-                      sandbox->backend->become(record->slot, record->uid_base, &sandbox->handle, &life, err);
-    if (letter)
-        explicit_bzero(letter, strlen(letter));
-    return has_become;
+    return (has_way || sandboxes_wall(all, sandbox, network, err)) &&
+           sandbox->backend->become(record->slot, record->uid_base, &sandbox->handle, &life, err);
 }
 
 static bool enter_pool(struct sandboxes *all, struct sandbox *sandbox, struct error *err)

@@ -4,6 +4,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
+#include "shared/base/program.h"
 #include "shared/base/text.h"
 
 #include <arpa/inet.h>
@@ -13,7 +14,7 @@
 #include <unistd.h>
 
 static const uint64_t MS = 1000000;
-enum { MESSAGES_A_TURN = 64, WAITING_MAX = 2 * SLOTS_COUNT, RETRY_MS = 250, PATH_BYTES = 4096 };
+enum { MESSAGES_A_TURN = 64, WAITING_MAX = 2 * SLOTS_COUNT, RETRY_MS = 250 };
 
 static char *const ARGUMENTS[] = {(char *)(uintptr_t) "parley-egress", NULL};
 
@@ -88,17 +89,6 @@ static void gone(void *context, struct sandbox *sandbox)
 
 /* --- the process --- */
 
-static char *path_of_program(void)
-{
-    char self[PATH_BYTES];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = '\0';
-    return memory_printf("%s/parley-egress", self);
-}
-
 void egress_init(struct egress *egress, const struct settings *settings, struct networks *networks,
                  struct sandboxes *sandboxes)
 {
@@ -106,7 +96,7 @@ void egress_init(struct egress *egress, const struct settings *settings, struct 
                               .networks = networks,
                               .sandboxes = sandboxes,
                               .process = CHILD_PROCESS_NONE,
-                              .path = path_of_program()};
+                              .path = program_beside("parley-egress")};
     egress->process.what = "parley-egress";
     egress->process.program = egress->path;
     egress->process.environment = LAUNCHER_EGRESS_ENVIRONMENT;

@@ -23,6 +23,13 @@ static bool add_env(char to[static ENV_BYTES], const char *from, const char *ove
     return true;
 }
 
+void guest_letter_done(char *const *letter)
+{
+    if (*letter)
+        explicit_bzero(*letter, strlen(*letter));
+    free(*letter);
+}
+
 /* No deadline: the keeper has it, and it may be moved. */
 char *guest_letter_make(const struct sandboxes *all, const struct sandbox *sandbox, struct error *err)
 {

@@ -5,6 +5,7 @@
 #include "shared/base/fd.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
+#include "shared/base/program.h"
 #include "shared/base/text.h"
 
 #include <errno.h>
@@ -115,13 +116,7 @@ static bool leave_mount_namespace(struct error *err)
 
 static bool read_init_program(struct house *house, const struct settings *settings, struct error *err)
 {
-    char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = '\0';
-    AUTO_FREE char *path = settings->init ? memory_printf("%s", settings->init) : memory_printf("%s/parley-init", self);
+    AUTO_FREE char *path = settings->init ? memory_string(settings->init) : program_beside("parley-init");
     size_t size = 0;
     AUTO_FREE char *bytes = fd_read_file(path, PROGRAM_MAX_BYTES, &size, err);
     if (bytes == NULL)

@@ -39,8 +39,12 @@ void birth_filled(struct sandboxes *all, struct sandbox *sandbox);
 /** Its init is gone before it lived. */
 void birth_init_ended(struct sandboxes *all, struct sandbox *sandbox);
 
-/** What a guest is told: its letter, for the sandbox as its record has it; the caller's, to be wiped. NULL on failure. */
+/** What a guest is told: its letter, for the sandbox as its record has it; the caller's, an AUTO_GUEST_LETTER. NULL on
+ *  failure. */
 char *guest_letter_make(const struct sandboxes *all, const struct sandbox *sandbox, struct error *err) MUST_USE;
+/** Wipes and frees: it holds a key. */
+void guest_letter_done(char *const *letter);
+#define AUTO_GUEST_LETTER __attribute__((cleanup(guest_letter_done))) char *
 
 /** Its way out ends, before it does. */
 void ways_end(struct sandboxes *all, struct sandbox *sandbox);

@@ -97,8 +97,8 @@ static void find_busy(bool busy[static SLOTS_COUNT])
         AUTO_FREE char *text = fd_read_file(path, STATUS_MAX_BYTES, NULL, NULL);
         const char *line = text ? strstr(text, "\nUid:\t") : NULL;
         unsigned long uid = line ? strtoul(line + 6, NULL, 10) : 0;
-        /* Whoever is not in our map is shown as the overflow uid. */
-        bool is_shown = !rootless_is_active() || uid != OVERFLOW_UID;
+        /* Whoever is not in our map is shown as the overflow uid; a front has an id of the first slot's range. */
+        bool is_shown = !rootless_is_active() || (uid != OVERFLOW_UID && uid != ID_MAP_FRONT);
         if (is_shown && uid >= slots_uid(0) && uid < slots_uid(SLOTS_COUNT))
             busy[(uid - slots_uid(0)) / SLOTS_UID_COUNT] = true;
     }

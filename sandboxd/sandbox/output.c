@@ -2,7 +2,6 @@
 #include "sandboxd/sandbox/output.h"
 
 #include "shared/base/fd.h"
-#include "shared/base/fd.h"
 #include "shared/base/memory.h"
 
 #include <errno.h>

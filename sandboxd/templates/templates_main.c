@@ -1,6 +1,7 @@
 #include "sandboxd/templates/templates.h"
 
 #include "shared/base/memory.h"
+#include "shared/base/program.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,13 +12,7 @@ static const char PROGRAM[] = "parley-template";
 
 int templates_main(int argc, char *const argv[])
 {
-    char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = '\0';
-    AUTO_FREE char *path = memory_printf("%s/%s", self, PROGRAM);
+    AUTO_FREE char *path = program_beside(PROGRAM);
     char **arguments = memory_array((size_t)argc + 2, sizeof *arguments);
     arguments[0] = path;
     for (int i = 0; i < argc; i++)

@@ -2,6 +2,7 @@
 
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
+#include "shared/base/program.h"
 #include "shared/base/text.h"
 
 #include <fcntl.h>
@@ -34,20 +35,9 @@ static int seal(const char *path, struct error *err)
     return program;
 }
 
-static char *beside_this_program(void)
-{
-    char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = '\0';
-    return memory_printf("%s/parley-jupyter", self);
-}
-
 bool driver_bridge_load(const char *path, struct error *err)
 {
-    AUTO_FREE char *found = path ? memory_string(path) : beside_this_program();
+    AUTO_FREE char *found = path ? memory_string(path) : program_beside("parley-jupyter");
     loaded = seal(found, err);
     return loaded >= 0;
 }

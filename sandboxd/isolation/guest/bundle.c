@@ -8,6 +8,7 @@
 
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
+#include "shared/base/program.h"
 #include "shared/base/text.h"
 
 #include <elf.h>
@@ -21,13 +22,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FILES_MAX = 192, PATH_BYTES = 4096, STAMP_LINE_BYTES = 128 };
+enum { FILES_MAX = 192, STAMP_LINE_BYTES = 128 };
 static const char STAMP[] = "stamp", LINKER[] = "lib/ld.so";
 
 /* One file of the bundle. */
 struct part {
     char *from;
-    char to[160]; /* below the bundle */
+    char *to; /* below the bundle */
     bool is_optional, is_program;
 };
 
@@ -38,20 +39,20 @@ struct parts {
 
 static void parts_done(struct parts *parts)
 {
-    for (size_t i = 0; i < parts->count; i++)
+    for (size_t i = 0; i < parts->count; i++) {
         free(parts->list[i].from);
+        free(parts->list[i].to);
+    }
 }
 
 /* ---- what is in it ---- */
 
 static void add(struct parts *parts, const char *from, const char *folder, const char *name)
 {
-    struct part *part = &parts->list[parts->count];
-    if (parts->count == FILES_MAX || !text_format(part->to, sizeof part->to, "%s/%s", folder, name))
+    if (parts->count == FILES_MAX) /* list_parts sees it */
         return;
-    *part = (struct part){.from = memory_string(from)};
-    (void)!text_format(part->to, sizeof part->to, "%s/%s", folder, name);
-    parts->count++;
+    struct part *part = &parts->list[parts->count++];
+    *part = (struct part){.from = memory_string(from), .to = memory_printf("%s/%s", folder, name)};
 }
 
 static const char *base_name(const char *path)
@@ -83,14 +84,8 @@ static int add_library(struct dl_phdr_info *info, size_t size, void *context)
 static bool list_parts(struct parts *parts, struct error *err)
 {
     static const char *const PROGRAMS[] = {"parley-sandboxd", "parley-init", "parley-jupyter"};
-    char self[PATH_BYTES];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = '\0';
-    if (length <= 0)
-        return error_set_errno(err, ERROR_INTERNAL, "find this program's file");
-    self[base_name(self) - self] = '\0';
     for (size_t i = 0; i < sizeof PROGRAMS / sizeof PROGRAMS[0]; i++) {
-        AUTO_FREE char *path = memory_printf("%s%s", self, PROGRAMS[i]);
+        AUTO_FREE char *path = program_beside(PROGRAMS[i]);
         add(parts, path, "bin", PROGRAMS[i]);
         parts->list[parts->count - 1].is_program = true;
         parts->list[parts->count - 1].is_optional = strcmp(PROGRAMS[i], "parley-jupyter") == 0;
@@ -186,8 +181,10 @@ static bool fill(const struct parts *parts, const char *folder, const char *seen
     static const char *const FOLDERS[] = {"bin", "lib"};
     for (size_t i = 0; i < sizeof FOLDERS / sizeof FOLDERS[0]; i++) {
         AUTO_FREE char *path = memory_printf("%s/%s", folder, FOLDERS[i]);
-        if (!fd_make_folders(path, 0755, err) || chmod(path, 0755) < 0)
-            return error_prefix(err, "make %s", path);
+        if (!fd_make_folders(path, 0755, err))
+            return false;
+        if (chmod(path, 0755) < 0)
+            return error_set_errno(err, ERROR_INTERNAL, "chmod %s", path);
     }
     for (size_t i = 0; i < parts->count; i++) {
         const struct part *part = &parts->list[i];

@@ -6,6 +6,7 @@
 #include "sandboxd/rootless/rootless.h"
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
+#include "shared/base/program.h"
 #include "shared/base/text.h"
 
 #include <fcntl.h>
@@ -14,20 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PROGRAM_MAX_BYTES = 16 * 1024 * 1024, PATH_BYTES = 4096 };
+enum { PROGRAM_MAX_BYTES = 16 * 1024 * 1024 };
 
 /* ---- the start ---- */
 
 static int read_keeper(struct error *err)
 {
-    char self[PATH_BYTES];
     size_t size = 0;
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = '\0';
-    AUTO_FREE char *path = memory_printf("%s/parley-keeper", self);
+    AUTO_FREE char *path = program_beside("parley-keeper");
     AUTO_FREE char *bytes = fd_read_file(path, PROGRAM_MAX_BYTES, &size, err);
     AUTO_FD int fd = bytes ? fd_sealed_memfd("parley-keeper", bytes, size, err) : -1;
     if (fd < 0)

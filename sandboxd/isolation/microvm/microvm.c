@@ -5,17 +5,16 @@
 #include "sandboxd/isolation/microvm/vmm.h"
 #include "sandboxd/isolation/namespaces/namespaces.h"
 #include "shared/base/memory.h"
+#include "shared/base/program.h"
 #include "shared/base/text.h"
 
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #define SEEN          "/" MICROVM_GUEST_INSIDE /* where the guest sees its programs */
 #define TEXT(number)  TEXT_(number)
 #define TEXT_(number) #number
 
-enum { PATH_BYTES = 4096, TASKS_OF_FRONT = 64 };
+enum { TASKS_OF_FRONT = 64 };
 
 static struct guest_host host = GUEST_HOST_NONE_INIT;
 static struct {
@@ -28,14 +27,9 @@ void isolation_microvm_choose(const char *kernel, const char *vmm)
     chosen.vmm = vmm;
 }
 
-/* With our own programs, which lie beside this one; `folder` holds their path. */
-static struct parts_settings find_parts(char folder[static PATH_BYTES])
+/* With our own programs, in `folder`. */
+static struct parts_settings find_parts(const char *folder)
 {
-    ssize_t length = readlink("/proc/self/exe", folder, PATH_BYTES - 1);
-    folder[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(folder, '/');
-    if (slash)
-        *slash = '\0';
     return (struct parts_settings){.kernel = chosen.kernel, .vmm = chosen.vmm, .programs = folder};
 }
 
@@ -57,7 +51,7 @@ static bool start(const char *state_folder, struct error *err)
     static const char *const ENVIRONMENT[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LD_LIBRARY_PATH=" SEEN "/lib",
                                               NULL};
     static const struct parts_front FRONT = {.arguments = ARGUMENTS, .environment = ENVIRONMENT};
-    char programs[PATH_BYTES];
+    AUTO_FREE char *programs = program_folder();
     const struct parts_settings settings = find_parts(programs);
     if (!parts_check(&settings, err))
         return false;
@@ -70,7 +64,7 @@ static bool start(const char *state_folder, struct error *err)
 static size_t probe(struct isolation_layer layers[ISOLATION_LAYERS_MAX])
 {
     struct error err = {0};
-    char programs[PATH_BYTES];
+    AUTO_FREE char *programs = program_folder();
     const struct parts_settings settings = find_parts(programs);
     const bool is_there = parts_check(&settings, &err);
     layers[0] = (struct isolation_layer){.name = "microvm parts", .active = is_there};

@@ -245,13 +245,13 @@ void ports_dial(struct sandboxes *all, const char *sandbox_id, uint16_t port,
 
 /* ---- what init says ---- */
 
-/* With SO_LINGER close(2) would wait, also of a socket that does not block. */
 static bool is_of(uint8_t family, int domain)
 {
     return family == FI_FAMILY_GUEST ? domain == AF_UNIX || domain == AF_INET
                                      : domain == (family == 4 ? AF_INET : AF_INET6);
 }
 
+/* With SO_LINGER close(2) would wait, also of a socket that does not block. */
 static bool is_stream(int fd, uint8_t family)
 {
     static const struct linger NEVER = {0};

@@ -165,6 +165,10 @@ static bool reap(struct running *running, struct error *err)
     pid_t pid;
     (void)!read(running->signals, &ignored, sizeof ignored);
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (pid == running->probe && status != 0) {
+            running->probe = 0;
+            return error_set(err, ERROR_INTERNAL, "who asked whether the guest answers ended, wait status %d", status);
+        }
         if (pid == running->probe) {
             const char ready = MICROVM_READY;
             running->probe = 0;

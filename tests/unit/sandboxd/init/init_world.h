@@ -237,7 +237,7 @@ static int rig_make_volume(void)
 static bool rig_hear(int control, uint32_t type, struct error *err)
 {
     struct launcher_init_message message;
-    int fds[LAUNCHER_INIT_VOLUMES];
+    int fds[LAUNCHER_INIT_FDS];
     size_t count;
     int got = launcher_init_receive(control, &message, LI_FROM_INIT, fds, &count, err);
     if (got > 0 && message.type == LI_FAILED)
