@@ -115,6 +115,9 @@ static void depart(void *cookie)
 static void take_end(struct launcher_link *link, const struct fl_ended *ended)
 {
     struct sandboxes *all = link->all;
+    AUTO_REGISTRY_VIEW view = {0};
+    if (strcmp(ended->reason, "unknown") == 0 && !registry_find(all->registry, ended->id, &view))
+        return; /* nobody has ever had it: its id may be used */
     if (!registry_ended(all->registry, ended, clock_wall_ms()))
         return;
     log_info("sandbox", "sandbox ended sandbox=%s reason=%s", ended->id, ended->reason);

@@ -44,12 +44,23 @@ struct ending {
     char reason[FRONT_LAUNCHER_NAME_BYTES];
 };
 
+/* One that this front does not have may be being born: the launcher knows, and ends it in any state. */
+static void end_unmet(const struct ending *ending)
+{
+    struct front_launcher_message message = {.type = FL_DESTROY};
+    memcpy(message.as.destroy.id, ending->id, sizeof message.as.destroy.id);
+    memcpy(message.as.destroy.reason, ending->reason, sizeof message.as.destroy.reason);
+    launcher_link_ask(ending->all->launcher, &message, NULL);
+}
+
 static void run_ending(void *cookie)
 {
     struct ending *ending = cookie;
     struct sandbox *sandbox = sandbox_find(ending->all, ending->id);
     if (sandbox)
         sandbox_end(sandbox, ending->reason);
+    else
+        end_unmet(ending);
     free(ending);
 }
 

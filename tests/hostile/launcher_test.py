@@ -3,6 +3,7 @@ is malformed ends that front, both are logged; the launcher lives, leaks no desc
 sandboxes through the next front. The front's place is taken by LD_PRELOAD (programs/hostile_preload.c)."""
 import os
 import sys
+import threading
 import time
 import unittest
 
@@ -160,6 +161,23 @@ class HostileBirths(unittest.TestCase):
         finally:
             if other:
                 self.node.destroy(other)
+
+    def test_it_is_destroyed_before_it_lives(self):
+        """At once: its prepare has 30 s, in which it would hold a place of eight."""
+        launcher = self.node.child.pid
+        before, answers = self.node.descriptors(launcher), []
+        self.node.count += 1
+        silent = named(self.node.count)
+        waiting = threading.Thread(target=lambda: answers.append(self.node.prepare_as(silent, "li-silent")))
+        waiting.start()
+        self.node.wait_for(lambda: self.node.has(silent))
+        self.node.destroy(silent)
+        waiting.join()
+        self.assertEqual(answers[0]["error"]["code"], "GONE", answers)  # of its time it would be TIMEOUT
+        self.node.settle(lambda: self.node.descriptors(launcher), before + SPARE_DESCRIPTORS)
+        again = self.node.prepare_as(silent, "hostile")
+        self.assertEqual(again["error"]["code"], "GONE", again)
+        self.node.check_neighbour()
 
 
 if __name__ == "__main__":

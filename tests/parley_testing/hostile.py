@@ -55,8 +55,11 @@ class Hostile(Alone):
     def start_preparing(self, sandbox, name):
         """As prepare_as, for which nobody waits; until its slot is there."""
         threading.Thread(target=self.prepare_ignored, args=(sandbox, name), daemon=True).start()
-        until = time.monotonic() + 20
-        while not self.has(sandbox):
+        self.wait_for(lambda: self.has(sandbox))
+
+    def wait_for(self, is_so, seconds=20):
+        until = time.monotonic() + seconds
+        while not is_so():
             assert time.monotonic() < until, self.logs()
             time.sleep(0.01)
 

@@ -1,6 +1,8 @@
 /* node_test.c - the sealed node route of a real front: prepare, use, destroy; and what it refuses. */
 #include "tests/unit/sandboxd/front/node_rig.h"
 
+#define BEING_BORN "sbx_bbbbbbbbbbbbbbbbbbbb"
+
 static json_t *prepare_message(void)
 {
     json_t *message =
@@ -242,13 +244,60 @@ static void test_destroy(const struct front_rig *rig)
         gone = front_call(rig, "GET", "/info", rig->token, NULL);
     }
     CHECK(gone.status == 410 && strstr(gone.body, "released"));
-    json_t *unknown = node_answer_of(
-        rig, node_ask(rig, json_pack("{s:s,s:s,s:s}", "call", "destroy", "id", "sbx_none", "reason", "deleted")));
-    CHECK(json_is_true(json_object_get(unknown, "ok")));
-    json_decref(unknown);
     json_t *again = node_answer_of(rig, node_ask(rig, prepare_message()));
     CHECK_TEXT(json_string_value(json_object_get(json_object_get(again, "error"), "code")), "GONE");
     json_decref(again);
+}
+
+static void tell_end(const struct front_rig *rig, const struct fl_destroy *destroy, uint64_t request,
+                     const char *reason)
+{
+    struct front_launcher_message message = {.type = FL_ENDED, .request = request};
+    memcpy(message.as.ended.id, destroy->id, sizeof message.as.ended.id);
+    strcpy(message.as.ended.reason, reason);
+    message.as.ended.epoch = 1;
+    front_send(rig, &message);
+}
+
+/* What this front has not got: the launcher is asked, so that nothing is born that nobody wants any more. */
+static void test_destroy_of_one_being_born(const struct front_rig *rig)
+{
+    struct front_launcher_message message, prepared;
+    json_t *asked = prepare_message();
+    json_object_set_new(json_object_get(asked, "sandbox"), "id", json_string(BEING_BORN));
+    int fd = node_ask(rig, asked);
+    front_expect(rig, FL_PREPARE, &prepared);
+    CHECK_TEXT(node_code(node_call_now(
+                   rig, json_pack("{s:s,s:s,s:s}", "call", "destroy", "id", BEING_BORN, "reason", "no longer wanted"))),
+               "ok");
+    front_expect(rig, FL_DESTROY, &message);
+    CHECK_TEXT(message.as.destroy.id, BEING_BORN);
+    CHECK_TEXT(message.as.destroy.reason, "no longer wanted");
+    struct front_launcher_message refused = {.type = FL_REFUSED, .request = prepared.request};
+    error_set(&refused.as.refused, ERROR_GONE, "deleted");
+    front_send(rig, &refused);
+    tell_end(rig, &message.as.destroy, message.request, "no longer wanted");
+    CHECK_TEXT(node_code(node_answer_of(rig, fd)), "GONE");
+}
+
+/* One that there never was has not ended: its id may still be used. */
+static void test_destroy_of_an_unknown_one(const struct front_rig *rig)
+{
+    struct front_launcher_message message;
+    const char *id = "sbx_uuuuuuuuuuuuuuuuuuuu";
+    CHECK_TEXT(
+        node_code(node_call_now(rig, json_pack("{s:s,s:s,s:s}", "call", "destroy", "id", id, "reason", "deleted"))),
+        "ok");
+    front_expect(rig, FL_DESTROY, &message);
+    tell_end(rig, &message.as.destroy, message.request, "unknown");
+    json_t *asked = prepare_message();
+    json_object_set_new(json_object_get(asked, "sandbox"), "id", json_string(id));
+    int fd = node_ask(rig, asked);
+    front_expect(rig, FL_PREPARE, &message);
+    struct front_launcher_message refused = {.type = FL_REFUSED, .request = message.request};
+    error_set(&refused.as.refused, ERROR_NO_CAPACITY, "not here");
+    front_send(rig, &refused);
+    CHECK_TEXT(node_code(node_answer_of(rig, fd)), "NO_CAPACITY");
 }
 
 int main(void)
@@ -264,6 +313,8 @@ int main(void)
     test_strangers(&rig);
     test_deadline(&rig);
     test_beat(&rig);
+    test_destroy_of_one_being_born(&rig);
+    test_destroy_of_an_unknown_one(&rig);
     test_destroy(&rig);
     CHECK(front_stop(&rig, SIGTERM) == 0);
     front_rig_close(&rig);
