@@ -1,5 +1,5 @@
-/** connections.h - connections that come over a socket, each as one byte with a descriptor (guest/guest.h), in place of a
- *  listener. */
+/** connections.h - connections that come over a socket, each as one byte with a descriptor (guest/guest.h), in place of
+ * a listener. */
 #pragma once
 
 #include "shared/http/server.h"

@@ -82,8 +82,7 @@ static bool open_all(struct guest *guest, const struct guest_options *options, s
         return error_set_errno(err, ERROR_INTERNAL, "let go of the letter");
     if (options->connections > 2 && options->connections != options->letter)
         close(options->connections);
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, guest->control) < 0 ||
-        pipe2(guest->alive, O_CLOEXEC) < 0)
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, guest->control) < 0 || pipe2(guest->alive, O_CLOEXEC) < 0)
         return error_set_errno(err, ERROR_INTERNAL, "sockets between the guest's processes");
     return guest_house_open(&guest->house, guest->settings, err);
 }

@@ -1,12 +1,11 @@
-/** guest.h - guest mode: `parley-sandboxd --guest` serves one sandbox inside of something that isolates already: a VM, a
- *  pod, a gVisor container. See DESIGN.md.
+/** guest.h - guest mode: `parley-sandboxd --guest` serves one sandbox inside of something that isolates already: a VM,
+ * a pod, a gVisor container. See DESIGN.md.
  *
  *  --guest-letter FD       required: where the letter is read from (launcher_guest/letter.h says what is in it)
  *  --guest-connections FD  a unix socket, SOCK_SEQPACKET or SOCK_STREAM. Each message is one byte (any) and carries one
- *                          descriptor (SCM_RIGHTS): a connected stream socket of any family, that is served as if it had
- *                          been accepted. A message without exactly one is dropped. Its end: no more come; what is
- *                          there goes on. Without it the guest listens at --listen_host and --sandboxd_port; with it
- *                          it does not listen.
+ *                          descriptor (SCM_RIGHTS): a connected stream socket of any family, that is served as if it
+ * had been accepted. A message without exactly one is dropped. Its end: no more come; what is there goes on. Without it
+ * the guest listens at --listen_host and --sandboxd_port; with it it does not listen.
  *
  *  Both may be one descriptor, also 0 (gVisor hands on no others): the letter is its first packet then (or, of a stream
  *  socket, its first line), and each later one a connection.

@@ -1,6 +1,6 @@
 /** launcher.h - the launcher of a guest: has init become the letter's sandbox, keeps a front running and tells it the
- *  little there is to tell (front_launcher.h). One thread; it makes no sandbox and has none of a launcher's other rights
- *  to give. */
+ *  little there is to tell (front_launcher.h). One thread; it makes no sandbox and has none of a launcher's other
+ * rights to give. */
 #pragma once
 
 #include "sandboxd/launcher/settings.h"

@@ -117,7 +117,8 @@ static bool check_texts(const struct letter *letter, struct error *err)
         return wrong(err, "isolation", "gvisor, microvm or direct");
     if (letter->hostname[0] && !is_hostname(letter->hostname))
         return wrong(err, "hostname", "at most 63 of a-z, 0-9 and dashes");
-    if (letter->template_name[0] && !text_is_made_of(letter->template_name, sizeof letter->template_name - 1, NAME_EXTRA))
+    if (letter->template_name[0] &&
+        !text_is_made_of(letter->template_name, sizeof letter->template_name - 1, NAME_EXTRA))
         return wrong(err, "template", "at most 63 letters, digits, dots, dashes or underscores");
     return is_path(letter->workdir) || wrong(err, "workdir", "an absolute path of at most 255 bytes without . and ..");
 }
@@ -177,8 +178,7 @@ static bool take_env(struct letter *letter, json_t *value, struct error *err)
     json_t *one;
     if (!json_is_object(value))
         return wrong(err, "env", "an object of texts");
-    json_object_foreach(value, name, one)
-    {
+    json_object_foreach (value, name, one) {
         const char *text = json_string_value(one);
         if (!text || strlen(text) != json_string_length(one))
             return wrong(err, "env", "an object of texts without NUL");
@@ -223,8 +223,7 @@ static bool take_fields(struct letter *letter, json_t *object, struct error *err
     json_t *value;
     if (!json_is_object(object))
         return error_set(err, ERROR_INVALID, "guest letter: it must be one JSON object");
-    json_object_foreach(object, name, value)
-    {
+    json_object_foreach (object, name, value) {
         if (!take_field(letter, name, value, err))
             return false;
     }

@@ -60,8 +60,8 @@ bool direct_become_init(const struct direct_init *init, struct error *err)
 static const struct {
     unsigned number;
     const char *name;
-} NEEDED[] = {{CAP_SETUID, "CAP_SETUID"}, {CAP_SETGID, "CAP_SETGID"}, {CAP_KILL, "CAP_KILL"},
-              {CAP_SETPCAP, "CAP_SETPCAP"}, {CAP_CHOWN, "CAP_CHOWN"}, {CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"}};
+} NEEDED[] = {{CAP_SETUID, "CAP_SETUID"},   {CAP_SETGID, "CAP_SETGID"}, {CAP_KILL, "CAP_KILL"},
+              {CAP_SETPCAP, "CAP_SETPCAP"}, {CAP_CHOWN, "CAP_CHOWN"},   {CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"}};
 
 bool direct_check_rights(struct error *err)
 {
@@ -76,7 +76,8 @@ bool direct_check_rights(struct error *err)
         return error_set_errno(err, ERROR_INTERNAL, "capget");
     for (size_t i = 0; i < sizeof NEEDED / sizeof *NEEDED; i++) {
         if (!(sets[0].effective >> NEEDED[i].number & 1))
-            return error_set(err, ERROR_FORBIDDEN, "guest mode needs %s, which this container withholds", NEEDED[i].name);
+            return error_set(err, ERROR_FORBIDDEN, "guest mode needs %s, which this container withholds",
+                             NEEDED[i].name);
     }
     return true;
 }

@@ -16,8 +16,8 @@ struct direct_init {
 /** execveat(2); returns only when that failed. */
 bool direct_become_init(const struct direct_init *init, struct error *err) MUST_USE;
 
-/** Whether this process may be what a guest must be: root, with the capabilities that init uses. FORBIDDEN names what is
- *  missing. */
+/** Whether this process may be what a guest must be: root, with the capabilities that init uses. FORBIDDEN names what
+ * is missing. */
 bool direct_check_rights(struct error *err) MUST_USE;
 
 /** Each layer as `parley-sandboxd --guest --doctor` shows it, with what guest mode cannot limit. */

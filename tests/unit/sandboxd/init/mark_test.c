@@ -1,5 +1,5 @@
-/* mark_test.c - processes told apart by a supplementary group: children, orphans and sessions of their own are found and
- * killed, others are not; what forks all the time is ended as well. Needs root. */
+/* mark_test.c - processes told apart by a supplementary group: children, orphans and sessions of their own are found
+ * and killed, others are not; what forks all the time is ended as well. Needs root. */
 #include "sandboxd/init/mark.h"
 
 #include "tests/unit/check.h"

@@ -1,4 +1,5 @@
-/* letter_test.c - what a guest is told: every field, what is refused and by what words, and the ways to hand it over. */
+/* letter_test.c - what a guest is told: every field, what is refused and by what words, and the ways to hand it over.
+ */
 #include "sandboxd/launcher_guest/letter.h"
 
 #include "shared/base/fd.h"
@@ -79,12 +80,15 @@ static void test_what_is_wrong_is_named(void)
     check_refused(HEAD ",\"root_key\":\"x\"}", "\"root_key\"");
     check_refused("{\"sandbox\":\"x\",\"issuer\":\"d\",\"isolation\":\"direct\",\"root\":\"" ROOT "\"}", "sandbox");
     check_refused("{\"sandbox\":\"sbx_abcdefghij0123456789\",\"issuer\":\"d\",\"isolation\":\"direct\"}", "root");
-    check_refused("{\"sandbox\":\"sbx_abcdefghij0123456789\",\"issuer\":\"d\",\"isolation\":\"direct\",\"root\":\"AAAA\"}",
-                  "root");
-    check_refused("{\"sandbox\":\"sbx_abcdefghij0123456789\",\"isolation\":\"direct\",\"root\":\"" ROOT "\"}", "issuer");
-    check_refused("{\"sandbox\":\"sbx_abcdefghij0123456789\",\"issuer\":\"d\",\"isolation\":\"namespaces\",\"root\":\"" ROOT
-                  "\"}",
-                  "isolation");
+    check_refused(
+        "{\"sandbox\":\"sbx_abcdefghij0123456789\",\"issuer\":\"d\",\"isolation\":\"direct\",\"root\":\"AAAA\"}",
+        "root");
+    check_refused("{\"sandbox\":\"sbx_abcdefghij0123456789\",\"isolation\":\"direct\",\"root\":\"" ROOT "\"}",
+                  "issuer");
+    check_refused(
+        "{\"sandbox\":\"sbx_abcdefghij0123456789\",\"issuer\":\"d\",\"isolation\":\"namespaces\",\"root\":\"" ROOT
+        "\"}",
+        "isolation");
     check_refused(HEAD ",\"uid\":0}", "uid");
     check_refused(HEAD ",\"uid\":65535}", "uid");
     check_refused(HEAD ",\"uid\":\"1000\"}", "uid");
