@@ -45,6 +45,31 @@ static void end(struct passage *passage)
     free_passage(passage);
 }
 
+/* ---- what an app must not say ---- */
+
+static bool is_one_of(const char *name, const char *const *names)
+{
+    for (; *names; names++)
+        if (strcmp(name, *names) == 0)
+            return true;
+    return false;
+}
+
+bool port_relay_may_say(const char *name, bool in_path)
+{
+    static const char *const OF_THE_HOST[] = {"alt-svc",
+                                              "clear-site-data",
+                                              "nel",
+                                              "public-key-pins",
+                                              "report-to",
+                                              "reporting-endpoints",
+                                              "service-worker-allowed",
+                                              "strict-transport-security",
+                                              NULL};
+    static const char *const OF_A_BROWSER[] = {"set-cookie", "referrer-policy", NULL};
+    return !is_one_of(name, OF_THE_HOST) && !(in_path && is_one_of(name, OF_A_BROWSER));
+}
+
 /* ---- what http_proxy asks ---- */
 
 static bool on_answer_header(void *cookie, const char *name, const char **value)

@@ -167,10 +167,11 @@ void streams_sandbox_ended(struct streams *streams)
 
 /* ---- time ---- */
 
-/* How long after the token's end: a socket gets fresh tokens itself, and what a port serves has no end, so none. */
+/* How long after the token's end: a socket gets fresh tokens itself, and what a port serves has no end, so none. Both
+ * know that themselves, but a guest's (dialects/guest/guest_gate.h). */
 static int64_t allowance_s(const struct http_request *request)
 {
-    bool is_endless = http_request_route(request)->carriers & (HTTP_LATER | HTTP_PROXIES);
+    bool is_endless = http_request_route(request)->carriers & (HTTP_LATER | HTTP_PROXIES | HTTP_PROTOCOL);
     return CAPABILITY_LEEWAY_S + (is_endless ? 0 : PLANE_AFTER_EXPIRY_S);
 }
 

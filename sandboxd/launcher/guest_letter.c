@@ -48,6 +48,7 @@ char *guest_letter_make(const struct sandboxes *all, const struct sandbox *sandb
     memcpy(letter.hostname, record->hostname, sizeof letter.hostname);
     memcpy(letter.template_name, record->template_name, sizeof letter.template_name);
     key_sandbox_root(&letter.root, &identity->node_key, record->id);
+    key_guest_root(&letter.root, &letter.root); /* who takes the guest over opens nothing outside by it */
     letter.epoch = record->epoch;
     letter.uid = record->uid;
     letter.gid = record->gid;

@@ -2,7 +2,7 @@
  *  object, made on the outside and read by `parley-sandboxd --guest` (guest/guest.h); both ends stand here.
  *
  *  {"sandbox": "sbx_...",            required
- *   "root": "<base64url, 32 bytes>", required: the sandbox's root key; opens this sandbox alone
+ *   "root": "<base64url, 32 bytes>", required: the key its tokens are made of. Behind a node's front: key_guest_root
  *   "issuer": "...",                 required: the deployment that tokens must be of
  *   "epoch": 1,                      the lowest key epoch in force, from 1
  *   "isolation": "gvisor",           gvisor, microvm or direct: what stands around the guest; required

@@ -86,6 +86,11 @@ void key_token(struct key *to, const struct key *sandbox_root, uint32_t epoch)
     key_derive(to, sandbox_root, "parley/token/1", text);
 }
 
+void key_guest_root(struct key *to, const struct key *sandbox_root)
+{
+    key_derive(to, sandbox_root, "parley/guest/1");
+}
+
 void key_link(struct key *to, const struct key *node_key, const char *sender)
 {
     key_derive(to, node_key, "parley/link/1", sender);

@@ -35,5 +35,7 @@ static inline void key_derive_texts(struct key *to, const struct key *from, cons
 void key_node(struct key *to, const struct key *master, const char *node, uint32_t epoch);
 void key_sandbox_root(struct key *to, const struct key *node_key, const char *sandbox_id);
 void key_token(struct key *to, const struct key *sandbox_root, uint32_t epoch);
+/* KDF(root, guest): in place of the root for the front inside of a sandbox, whose tokens hold nowhere else. */
+void key_guest_root(struct key *to, const struct key *sandbox_root);
 /* KDF(node key, link, "negotiator" | "sandboxd"): the direction is who sends. */
 void key_link(struct key *to, const struct key *node_key, const char *sender);

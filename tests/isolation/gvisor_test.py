@@ -1,6 +1,7 @@
 """Isolation gvisor: what is its own. A kernel in user space (runsc, ptrace) around each sandbox, in a slot as of namespaces;
 the front judges and records each request and relays it to the front inside. The list that all levels share:
 levels_test.py."""
+import base64
 import json
 import os
 import subprocess
@@ -158,6 +159,19 @@ class Gvisor(unittest.TestCase):
             Session(self.http + "/ws")
         self.assertEqual(refused.exception.status, 401)
         self.assertIn("gvisor", refused.exception.body.decode())
+
+    def test_a_token_told_to_its_socket_is_none(self):
+        """The node could neither see nor revoke it: a good one is taken as little as one that was revoked."""
+        revoked = self.token("process")
+        jti = json.loads(base64.urlsafe_b64decode(revoked.split(".")[1] + "=="))["jti"]
+        self.assertEqual(self.node.request("POST", "/revocations", {"jti": jti, "reason": "a test"}).status, 200)
+        with Session(self.http + "/ws", token=self.token("shell:ro")) as socket:
+            socket.expect("auth_ok")
+            for token in (revoked, self.token("process")):
+                socket.tell("auth", token=token)
+                self.assertEqual(socket.expect_error()["code"], "UNAUTHENTICATED")
+            socket.tell("start", cmd="true")
+            self.assertEqual(socket.expect_error()["code"], "CAPABILITY_DENIED")
 
     def test_what_it_cannot_have_is_refused(self):
         def refused(expected, **body):

@@ -47,7 +47,7 @@ ALLOWED = {
     "sandboxd/dialects/native": ["sandboxd/dialects/plane.h", "sandboxd/dialects/fields.h", "sandboxd/sandbox", "shared/base", "shared/http", "shared/capability"],
     "sandboxd/dialects/execute": ["sandboxd/dialects/plane.h", "sandboxd/dialects/fields.h", "sandboxd/sandbox", "shared/base", "shared/http", "shared/capability"],
     "sandboxd/dialects/guest": ["sandboxd/dialects/plane.h", "sandboxd/dialects/port_relay.h", "sandboxd/dialects/native/files/files_request.h",
-                                "sandboxd/dialects/native/previews/previews.h", "sandboxd/sandbox", "shared/base", "shared/http"],
+                                "sandboxd/dialects/native/previews/previews.h", "sandboxd/sandbox", "shared/base", "shared/http", "shared/capability"],
     "sandboxd/dialects/native/files": ["sandboxd/dialects/plane.h", "sandboxd/dialects/fields.h", "sandboxd/dialects/native/events.h", "sandboxd/sandbox", "sandboxd/front_files",
                                        "shared/base", "shared/http", "shared/capability"],
     "sandboxd/dialects/native/kernels": ["sandboxd/dialects/plane.h", "sandboxd/dialects/fields.h", "sandboxd/dialects/native/events.h", "sandboxd/sandbox",

@@ -1,9 +1,9 @@
 #include "sandboxd/dialects/guest/guest_gate.h"
 
+#include "sandboxd/dialects/guest/guest_relay.h"
 #include "sandboxd/dialects/native/files/files_request.h"
 #include "sandboxd/dialects/native/previews/previews.h"
-#include "sandboxd/dialects/port_relay.h"
-#include "sandboxd/sandbox/ports/ports.h"
+#include "sandboxd/dialects/plane.h"
 #include "shared/base/memory.h"
 
 #include <string.h>
@@ -131,21 +131,7 @@ static bool record(struct http_request *request, struct error *err)
     return plane_audit(request, err, action, "%s", text.data);
 }
 
-/* ---- the relay ---- */
-
-/* The guest finds the token where it was when that was the path, and in the header else: query and subprotocols lose
- * theirs on the way. */
-static void relay(struct http_request *request)
-{
-    bool is_by_path = http_request_parameter(request, "sandbox") == NULL;
-    AUTO_FREE char *bearer = memory_printf("Bearer %s", http_request_credential(request));
-    const struct http_pair headers[] = {{"Authorization", bearer}};
-    AUTO_TEXT target = {0};
-    http_proxy_target(request, NULL, &target);
-    const struct http_proxy_order order = {
-        .target = target.data, .headers = headers, .header_count = is_by_path ? 0 : 1, .upgrades = true};
-    port_relay(request, PORTS_GUEST, &order);
-}
+/* ---- the gate ---- */
 
 /* A route that takes its token later, in a frame, is the guest's alone to judge: nobody here could cut it. */
 static bool refuse_unjudged(struct http_request *request)
@@ -175,9 +161,7 @@ bool guest_gate(struct http_request *request)
         return refuse_unjudged(request);
     if (!caller || !caller->is_guest || is_own(route))
         return false;
-    if (record(request, &err))
-        relay(request);
-    else
+    if (!record(request, &err) || !guest_relay(request, &err))
         http_reply_error(request, &err);
     return true;
 }

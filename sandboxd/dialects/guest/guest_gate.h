@@ -1,8 +1,9 @@
 /** guest_gate.h - requests of sandboxes that have a front of their own inside (isolation gvisor, microvm): judged here
  * as any other, recorded before they are passed on, and then relayed whole. The one place where that is decided.
  *
- *  The guest judges each token once more, by its sandbox's key. A revocation cuts a relayed request as it cuts any:
- *  http_requests_each finds it. What a socket does inside is one deed here, "socket". */
+ *  The guest judges another token with the same claims, which is made here by a key that opens nothing else
+ *  (guest_relay.h). A revocation cuts a relayed request as it cuts any: http_requests_each finds it. What a socket does
+ *  inside is one deed here, "socket"; a token that it is given there is none to the guest. */
 #pragma once
 
 #include "shared/http/server.h"

@@ -36,9 +36,6 @@ struct relayed {
     struct loop_timer *timer;
 };
 
-/* All of our tokens begin with this, the header they share: {"alg":"HS256","typ":"JWT","kid":" */
-#define TOKEN_BEGINS "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6"
-
 static void on_expired(void *cookie)
 {
     struct relayed *relayed = cookie;
@@ -56,29 +53,10 @@ static void on_over(void *cookie)
     loop_timer_cancel(relayed->timer);
 }
 
-static bool is_one_of(const char *name, const char *const *names)
-{
-    for (; *names; names++)
-        if (strcmp(name, *names) == 0)
-            return true;
-    return false;
-}
-
-/* What an app must not say for all that is at this server's address. */
 static bool pass_answer_header(void *cookie, const char *name, const char **value UNUSED)
 {
-    static const char *const OF_THE_HOST[] = {"alt-svc",
-                                              "clear-site-data",
-                                              "nel",
-                                              "public-key-pins",
-                                              "report-to",
-                                              "reporting-endpoints",
-                                              "service-worker-allowed",
-                                              "strict-transport-security",
-                                              NULL};
-    static const char *const OF_A_BROWSER[] = {"set-cookie", "referrer-policy", NULL};
     const struct relayed *relayed = cookie;
-    return !is_one_of(name, OF_THE_HOST) && !(relayed->in_path && is_one_of(name, OF_A_BROWSER));
+    return port_relay_may_say(name, relayed->in_path);
 }
 
 static void relay(struct http_request *request, uint16_t port, struct relayed *relayed)
@@ -92,7 +70,7 @@ static void relay(struct http_request *request, uint16_t port, struct relayed *r
     headers[count++] = (struct http_pair){"x-forwarded-host", http_request_header(request, "host")};
     headers[count++] = (struct http_pair){"x-forwarded-for", http_request_remote(request)};
     headers[count++] = (struct http_pair){"forwarded", NULL};
-    if (referer && strstr(referer, TOKEN_BEGINS))
+    if (referer && strstr(referer, PORT_RELAY_TOKEN_BEGINS))
         headers[count++] = (struct http_pair){"referer", NULL};
     if (relayed->in_path)
         headers[count++] = (struct http_pair){"cookie", NULL};

@@ -29,6 +29,7 @@ struct front_rig {
     struct fl_limits limits;
     bool root_allowed;
     const char *workdir; /* NULL: /workspace */
+    const char *guest;   /* its isolation, when it is one with a front of its own inside; NULL: namespaces */
     uint64_t incarnation;
     char token[CAPABILITY_TEXT_BYTES];
 };
@@ -74,11 +75,12 @@ static void front_tell_sandbox(const struct front_rig *rig, uint64_t request, bo
     strcpy(sandbox->id, FRONT_SANDBOX);
     strcpy(sandbox->hostname, "test");
     strcpy(sandbox->template_name, "base");
-    strcpy(sandbox->isolation, "namespaces");
+    snprintf(sandbox->isolation, sizeof sandbox->isolation, "%s", rig->guest ? rig->guest : "namespaces");
+    sandbox->is_guest = rig->guest != NULL;
     strcpy(sandbox->storage, "tmpfs");
     sandbox->limits = rig->limits;
     sandbox->slot = 1;
-    sandbox->uid_base = RIG_UID;
+    sandbox->uid_base = rig->guest ? FRONT_LAUNCHER_ANY_UID : RIG_UID;
     sandbox->init_pid = rig->init.pid;
     sandbox->reused = reused;
     sandbox->created_wall_ms = clock_wall_ms() - rig->age_ms;
