@@ -3,6 +3,7 @@
 #include "sandboxd/guest/house.h"
 #include "sandboxd/guest/launcher.h"
 #include "sandboxd/isolation/direct/direct.h"
+#include "shared/base/confine.h"
 #include "shared/base/fd.h"
 #include "shared/base/log.h"
 #include "shared/base/text.h"
@@ -68,13 +69,25 @@ static bool take_connections(struct guest *guest, const struct guest_options *op
     return guest->connections >= 0 || error_set_errno(err, ERROR_INTERNAL, "--guest-connections");
 }
 
+/* As the front's user commands could read its memory, and as its group speak to init. The name is the template's to
+ * give: its passwd is what is asked. */
+static bool check_users(const struct settings *settings, const struct letter *letter, struct error *err)
+{
+    uid_t uid;
+    gid_t gid;
+    confine_find_user(settings->front_user, (uid_t)settings->front_uid, &uid, &gid);
+    return (letter->uid != uid && letter->gid != gid && gid != 0) ||
+           error_set(err, ERROR_INVALID, "the front here would be uid %u, gid %u, which commands (%u, %u) or root are",
+                     uid, gid, letter->uid, letter->gid);
+}
+
 static bool open_all(struct guest *guest, const struct guest_options *options, struct error *err)
 {
     if (options->letter < 0)
         return error_set(err, ERROR_INVALID,
                          "--guest needs --guest-letter FD: the descriptor that says which sandbox it is");
     if (!letter_read(options->letter, &guest->letter, err) || !direct_check_rights(err) ||
-        !take_connections(guest, options, err))
+        !check_users(guest->settings, &guest->letter, err) || !take_connections(guest, options, err))
         return false;
     AUTO_FD int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     bool is_read = null >= 0 && (options->letter > 2 ? close(options->letter) == 0 : dup2(null, options->letter) >= 0);

@@ -331,6 +331,13 @@ class Direct(Cases, unittest.TestCase):
         cls.addClassCleanup(guest.close)
         return guest
 
+    def test_no_command_is_who_the_front_is(self):
+        """It would read the front's memory, or speak to init in its place."""
+        for ids in ({"uid": 58702}, {"gid": 58702}):
+            with self.assertRaises(AssertionError) as failed:
+                Guest(**ids).close()
+            self.assertIn("the front here would be uid 58702", str(failed.exception))
+
 
 @needs_root
 class Namespaces(Cases, unittest.TestCase):
