@@ -5,11 +5,9 @@
 #include "shared/base/memory.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-enum { MESSAGES_A_TURN = 64, FDS_MAX = 4 };
+enum { MESSAGES_A_TURN = 64 };
 
 struct connections {
     struct http_server *server;
@@ -31,39 +29,29 @@ static void take(struct http_server *server, const int *fds, size_t count)
         http_server_serve(server, fds[0]);
         return;
     }
-    for (size_t i = 0; i < count; i++)
-        close(fds[i]);
+    fd_drop_all(fds, count);
     log_warn("front", "a message with %zu descriptors instead of a connection was dropped", count);
 }
 
-/* 1 a message, 0 none now, -1 the end. */
-static int receive(int socket, int fds[static FDS_MAX], size_t *count)
+/* 1 a message, with what came in it; 0 none now; -1 the end. */
+static int receive(int socket, int fds[static FD_MESSAGE_FDS], size_t *count)
 {
-    union {
-        char bytes[CMSG_SPACE(sizeof(int) * FDS_MAX)];
-        struct cmsghdr align;
-    } control;
+    struct error err = {0};
     char byte;
-    struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    ssize_t size = fd_receive_message(socket, &byte, 1, fds, count, &err);
+    if (size >= 0)
+        return size > 0 ? 1 : -1;
     *count = 0;
-    ssize_t size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    if (size < 0 && (errno == EAGAIN || errno == EINTR))
-        return 0;
-    const struct cmsghdr *head = size > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
-        *count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        memcpy(fds, CMSG_DATA(head), *count * sizeof(int));
-    }
-    return size > 0 ? 1 : -1;
+    if (err.kind == ERROR_INVALID) /* too much in one: nothing of it was kept */
+        return 1;
+    return err.system_errno == EAGAIN ? 0 : -1;
 }
 
 static void on_readable(void *cookie)
 {
     struct connections *connections = cookie;
     for (int i = 0; i < MESSAGES_A_TURN; i++) {
-        int fds[FDS_MAX];
+        int fds[FD_MESSAGE_FDS];
         size_t count;
         int got = receive(loop_watch_fd(connections->watch), fds, &count);
         if (got > 0)

@@ -13,34 +13,10 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing.deployment import BIN, Deployment  # noqa: E402
 from parley_testing.gvisor import needs_gvisor, settings  # noqa: E402
+from parley_testing.processes import commands_below, facts_of  # noqa: E402
 from parley_testing.websocket import Refused, Session  # noqa: E402
 
 FIRST_UID, SLOT = 1879048192, 65536
-
-
-def facts_of(pid):
-    with open(f"/proc/{pid}/status") as status:
-        return dict(line.rstrip("\n").split(":\t", 1) for line in status if ":\t" in line)
-
-
-def below(ancestor):
-    """pid -> command line of all that descend from it."""
-    parents = {}
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            parents[int(entry)] = int(facts_of(entry)["PPid"])
-        except (OSError, KeyError):
-            continue
-    found, fresh = {}, {ancestor}
-    while fresh:
-        fresh = {pid for pid, parent in parents.items() if parent in fresh}
-        for pid in fresh:
-            try:
-                with open(f"/proc/{pid}/cmdline") as words:
-                    found[pid] = words.read().replace("\0", " ")
-            except OSError:
-                pass
-    return found
 
 
 @needs_gvisor
@@ -88,7 +64,7 @@ class Gvisor(unittest.TestCase):
         base = int(facts_of(keeper)["Uid"].split()[0])
         self.assertEqual((base - FIRST_UID) % SLOT, 0)
         self.assertEqual(int(facts_of(keeper)["CapEff"], 16), 0)
-        programs = below(keeper)
+        programs = commands_below(keeper)
         kernel = [pid for pid, words in programs.items() if words.startswith("runsc-sandbox")]
         self.assertEqual(len(kernel), 1, programs)
         for pid in programs:
@@ -104,7 +80,7 @@ class Gvisor(unittest.TestCase):
                 self.assertTrue(group.endswith("/run/e1"), group)
 
     def test_its_letter_is_in_no_argument_and_no_file(self):
-        told = " ".join(below(self.keeper()).values())
+        told = " ".join(commands_below(self.keeper()).values())
         self.assertNotIn("sbx_", told)
         said = self.shell("cat /proc/1/environ /proc/1/cmdline 2>&1; grep -rl '\"root\":' /run /tmp /.parley/*.json 2>/dev/null; true")
         self.assertNotIn("root\"", said)
@@ -229,7 +205,7 @@ class Gvisor(unittest.TestCase):
     def test_zz_its_end_leaves_nothing(self):
         """The last one of this class: it ends what the others share."""
         keeper = self.keeper()
-        programs = [keeper, *below(keeper)]
+        programs = [keeper, *commands_below(keeper)]
         self.assertEqual(self.node.cli("rm", self.grant["sandbox"]["id"]).returncode, 0)
         until = time.monotonic() + 20
         while time.monotonic() < until and any(os.path.exists(f"/proc/{pid}") for pid in programs):

@@ -12,32 +12,9 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing.deployment import BIN, Deployment  # noqa: E402
 from parley_testing.microvm import KERNELS, needs_microvm, settings  # noqa: E402
+from parley_testing.processes import facts_of, programs_below  # noqa: E402
 
 SLOT = 65536  # ids
-
-
-def facts_of(pid):
-    with open(f"/proc/{pid}/status") as status:
-        return dict(line.rstrip("\n").split(":\t", 1) for line in status if ":\t" in line)
-
-
-def programs_below(ancestor):
-    """{name of the program: pid} of all that descend from it."""
-    parents = {}
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            parents[int(entry)] = int(facts_of(entry)["PPid"])
-        except (OSError, KeyError):
-            continue
-    found, fresh = {}, {ancestor}
-    while fresh:
-        fresh = {pid for pid, parent in parents.items() if parent in fresh}
-        for pid in fresh:
-            try:
-                found[os.path.basename(os.readlink(f"/proc/{pid}/exe"))] = pid
-            except OSError:
-                pass
-    return found
 
 
 @needs_microvm
