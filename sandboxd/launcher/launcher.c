@@ -429,10 +429,13 @@ static void purge(struct sandboxes *all)
 int launcher_purge(const struct settings *settings)
 {
     struct error err = {0};
-    struct launcher *launcher = new_launcher(settings);
+    static char namespaces[] = "namespaces";
+    struct settings purging = *settings; /* what other levels need may be gone: their cgroups are enough to end them */
+    purging.isolation = namespaces;
+    struct launcher *launcher = new_launcher(&purging);
     struct sandboxes_watch watcher = {.add = watch_nothing, .again = watch_nothing};
-    bool opened = house_open(&launcher->house, settings, &err) &&
-                  house_start_sandboxes(&launcher->house, settings, &watcher, &launcher->sandboxes, &err);
+    bool opened = house_open(&launcher->house, &purging, &err) &&
+                  house_start_sandboxes(&launcher->house, &purging, &watcher, &launcher->sandboxes, &err);
     if (opened)
         purge(&launcher->sandboxes);
     else

@@ -226,14 +226,16 @@ class Gvisor(unittest.TestCase):
 class WithoutRunsc(unittest.TestCase):
     @unittest.skipUnless(os.geteuid() == 0, "needs root for a mount namespace")
     def test_the_start_fails_and_names_the_package(self):
-        """What is not there is an error, never a weaker wall."""
+        """What is not there is an error, never a weaker wall; to end what there was it is not needed."""
         hide = ": >/tmp/.no-runsc; if [ -e /usr/bin/runsc ]; then mount --bind /dev/null /usr/bin/runsc; fi; exec \"$@\""
-        with subprocess.Popen(["unshare", "--mount", "sh", "-c", hide, "sh", BIN + "/parley-sandboxd", "--state",
-                               "/tmp/parley-no-runsc", "--isolation", "namespaces,gvisor"],
-                              stderr=subprocess.PIPE, text=True) as child:
+        command = ["unshare", "--mount", "sh", "-c", hide, "sh", BIN + "/parley-sandboxd", "--state",
+                   "/tmp/parley-no-runsc", "--isolation", "namespaces,gvisor"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
             said = child.communicate(timeout=60)[1]
+        purge = subprocess.run([*command, "--purge"], stderr=subprocess.PIPE, text=True, timeout=60, check=False)
         subprocess.run(["rm", "-rf", "/tmp/parley-no-runsc", "/tmp/.no-runsc"], check=False)
         self.assertNotEqual(child.returncode, 0)
+        self.assertEqual(purge.returncode, 0, purge.stderr)
         self.assertIn("isolation gvisor: there is no /usr/bin/runsc: install the package runsc", said)
 
 
