@@ -48,12 +48,42 @@ static const struct config_row ROWS[] = {
 enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
 
 /* sandboxd's keys in the same STATE/config.json. */
-static const char *const FOREIGN[] = {
-    "listen_host", "sandboxd_port", "init", "advertise_url", "slots_max", "cpu_milli_max", "memory_mb_max",
-    "disk_mb_max", "pids_max", "front_user", "front_uid", "audit_sync", "audit_spool_mb", "audit_argv", "storage",
-    "pool_mb_max", "warm", "warm_max", "warm_memory_mb", "root_user", "volume_hosts", "volume_mb",
-    "node_snapshots_max", "open_files_max", "commands_max", "output_mb", "egress_max", "egress_net", "egress_uid",
-    "dns_servers", "jupyter", "missing_limits", "isolation", "microvm_kernel", "microvm_vmm", NULL};
+static const char *const FOREIGN[] = {"listen_host",
+                                      "sandboxd_port",
+                                      "init",
+                                      "advertise_url",
+                                      "slots_max",
+                                      "cpu_milli_max",
+                                      "memory_mb_max",
+                                      "disk_mb_max",
+                                      "pids_max",
+                                      "front_user",
+                                      "front_uid",
+                                      "audit_sync",
+                                      "audit_spool_mb",
+                                      "audit_argv",
+                                      "storage",
+                                      "pool_mb_max",
+                                      "warm",
+                                      "warm_max",
+                                      "warm_memory_mb",
+                                      "root_user",
+                                      "volume_hosts",
+                                      "volume_mb",
+                                      "node_snapshots_max",
+                                      "open_files_max",
+                                      "commands_max",
+                                      "output_mb",
+                                      "egress_max",
+                                      "egress_net",
+                                      "egress_uid",
+                                      "dns_servers",
+                                      "jupyter",
+                                      "missing_limits",
+                                      "isolation",
+                                      "microvm_kernel",
+                                      "microvm_vmm",
+                                      NULL};
 
 static bool check_egress(const char *most, struct error *err)
 {
@@ -65,8 +95,8 @@ bool settings_load(struct settings *settings, int argc, char *const argv[], stru
 {
     AUTO_SETTINGS loaded = {0};
     if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err) ||
-        !config_check_listener(loaded.host, loaded.insecure_http, err) || !config_set_log_level(loaded.log_level, err) ||
-        !check_egress(loaded.egress_user, err))
+        !config_check_listener(loaded.host, loaded.insecure_http, err) ||
+        !config_set_log_level(loaded.log_level, err) || !check_egress(loaded.egress_user, err))
         return false;
     *settings = loaded;
     loaded = (struct settings){0};

@@ -63,18 +63,19 @@ static bool take_guest(int *argc, char *argv[])
 
 static void print_help(void)
 {
-    puts("parley-sandboxd [--SETTING VALUE ...]   runs sandboxes on this machine; as root, or rootless\n"
-         "parley-sandboxd enrol --help            gives this machine its key, first\n"
-         "parley-sandboxd template --help         imports, builds, lists and removes templates\n"
-         "\n"
-         "  --doctor    what this host gives: isolation, storage, warm pool, as JSON lines\n"
-         "  --purge     ends and removes every sandbox of the state folder\n"
-         "  --routes    the table of HTTP routes\n"
-         "  --guest --guest-letter FD [--guest-connections FD]   serves the one sandbox of the letter, inside of a VM,\n"
-         "              pod or container that isolates already: sandboxd/guest/DESIGN.md\n"
-         "  --version, --help\n"
-         "\n"
-         "Settings, also as keys of STATE/config.json and as PARLEY_<KEY>:");
+    puts(
+        "parley-sandboxd [--SETTING VALUE ...]   runs sandboxes on this machine; as root, or rootless\n"
+        "parley-sandboxd enrol --help            gives this machine its key, first\n"
+        "parley-sandboxd template --help         imports, builds, lists and removes templates\n"
+        "\n"
+        "  --doctor    what this host gives: isolation, storage, warm pool, as JSON lines\n"
+        "  --purge     ends and removes every sandbox of the state folder\n"
+        "  --routes    the table of HTTP routes\n"
+        "  --guest --guest-letter FD [--guest-connections FD]   serves the one sandbox of the letter, inside of a VM,\n"
+        "              pod or container that isolates already: sandboxd/guest/DESIGN.md\n"
+        "  --version, --help\n"
+        "\n"
+        "Settings, also as keys of STATE/config.json and as PARLEY_<KEY>:");
     settings_print_help(stdout);
 }
 
@@ -95,8 +96,8 @@ static int run(enum mode mode, const struct settings *settings, const struct gue
     return front_main((int)fd, settings, guest_is_front(&inside) ? &inside : NULL);
 }
 
-/* An ordinary user's: executes this program again, as root of a user namespace. What it is called with stays: the folder
- * of all state is the user's by then, not that of the host's root. */
+/* An ordinary user's: executes this program again, as root of a user namespace. What it is called with stays: the
+ * folder of all state is the user's by then, not that of the host's root. */
 static bool enter_rootless(int argc, char *argv[], char *const again[], struct error *err)
 {
     if (geteuid() == 0)

@@ -181,10 +181,13 @@ static const struct value {
     const char *option;
     const struct named *named; /* NULL: */
     const char *words;
-} VALUES[] = {{"--sandbox", &SANDBOXES, NULL}, {"--template", &TEMPLATES, NULL},
-              {"--volume", &VOLUMES, NULL},    {"--on-idle", NULL, "pause stop"},
+} VALUES[] = {{"--sandbox", &SANDBOXES, NULL},
+              {"--template", &TEMPLATES, NULL},
+              {"--volume", &VOLUMES, NULL},
+              {"--on-idle", NULL, "pause stop"},
               {"--isolation", NULL, "auto namespaces gvisor microvm"},
-              {"--user", NULL, "root"},        {"--lang", NULL, "python bash node javascript typescript"}};
+              {"--user", NULL, "root"},
+              {"--lang", NULL, "python bash node javascript typescript"}};
 
 static const struct value *find_value(const char *option, size_t length)
 {

@@ -12,7 +12,8 @@
 static const char HELP[] =
     "usage: parley doctor [--libs]\n\nTells which isolation layers this machine gives, and whether the "
     "deployment answers. Exit status 1 when something is missing.\n\n"
-    "  --libs               the libraries that the programs beside this one are linked with, and their versions\n" CLI_COMMON_HELP;
+    "  --libs               the libraries that the programs beside this one are linked with, and their "
+    "versions\n" CLI_COMMON_HELP;
 
 static void take_layer(void *layers, char *line)
 {

@@ -55,8 +55,9 @@ int down_main(int argc, char *argv[])
     AUTO_FREE char *state = cli_state(&common);
     if (access(state, F_OK) != 0) {
         error_set(&err, ERROR_NOT_FOUND, "there is no deployment in %s", state);
-        return cli_fail(&err, geteuid() == 0 ? "which one? --state DIR or PARLEY_STATE says"
-                                             : "which one? --state DIR or PARLEY_STATE says; root's: sudo parley down",
+        return cli_fail(&err,
+                        geteuid() == 0 ? "which one? --state DIR or PARLEY_STATE says"
+                                       : "which one? --state DIR or PARLEY_STATE says; root's: sudo parley down",
                         CLI_FAILED);
     }
     struct stat status;

@@ -70,7 +70,8 @@ static bool has_loader(const char *path)
         return false;
     for (unsigned i = 0; i < head.e_phnum && !has; i++) {
         ElfW(Phdr) part = {0};
-        has = pread(fd, &part, sizeof part, (off_t)(head.e_phoff + i * sizeof part)) == sizeof part && part.p_type == PT_INTERP;
+        has = pread(fd, &part, sizeof part, (off_t)(head.e_phoff + i * sizeof part)) == sizeof part &&
+              part.p_type == PT_INTERP;
     }
     return has;
 }
@@ -126,7 +127,8 @@ static void gather_static(json_t *rows)
 /* ---- versions ---- */
 
 /* Runs dpkg-query with `options` and then each key of `keys`. */
-static void ask_dpkg(const char *const *options, size_t option_count, json_t *keys, void (*take)(void *, char *), void *cookie)
+static void ask_dpkg(const char *const *options, size_t option_count, json_t *keys, void (*take)(void *, char *),
+                     void *cookie)
 {
     const char **argv = memory_array(option_count + json_object_size(keys) + 1, sizeof *argv), *key;
     json_t *value;
@@ -180,8 +182,8 @@ static json_t *version_in_name(const char *path)
 /* Of rows that are all shared: whose they are, and of which version. */
 static void tell_versions(json_t *rows)
 {
-    static const char *const OWNERS[] = {"dpkg-query", "-S"}, *const VERSIONS[] = {
-        "dpkg-query", "-W", "-f", "${binary:Package}\t${Version}\n"};
+    static const char *const OWNERS[] = {"dpkg-query", "-S"}, *const VERSIONS[] = {"dpkg-query", "-W", "-f",
+                                                                                   "${binary:Package}\t${Version}\n"};
     json_t *by_path = json_object(), *versions = json_object(), *row;
     const char *key;
     json_object_foreach (rows, key, row) {

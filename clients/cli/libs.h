@@ -1,5 +1,5 @@
-/** libs.h - the libraries that this installation's programs are linked with, for `parley doctor --libs`: the list against
- *  which a vulnerability's notice is read. */
+/** libs.h - the libraries that this installation's programs are linked with, for `parley doctor --libs`: the list
+ * against which a vulnerability's notice is read. */
 #pragma once
 
 #include "shared/base/error.h"

@@ -24,7 +24,8 @@ static pid_t start(const char *const argv[], bool is_quiet, int out, struct erro
     size_t count = 0;
     while (argv[count])
         count++;
-    char **words = memory_copy(argv, (count + 1) * sizeof *words); /* posix_spawn(3) changes none, and does not say so */
+    char **words =
+        memory_copy(argv, (count + 1) * sizeof *words); /* posix_spawn(3) changes none, and does not say so */
     int failed = posix_spawnp(&pid, argv[0], &actions, NULL, words, environ);
     free(words);
     posix_spawn_file_actions_destroy(&actions);

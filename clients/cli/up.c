@@ -203,7 +203,8 @@ static int give_up(const struct supervisor *supervisor, const struct error *err)
     pid_t pid = supervisor_running(supervisor->state, NULL);
     if (pid != 0 && !supervisor_stop(supervisor->state, pid, &ignored))
         fprintf(stderr, "parley: %s\n", ignored.message);
-    cli_fail(err, geteuid() != 0 ? "rootless has its needs, see below and `parley doctor`; or: sudo parley up -d" : NULL,
+    cli_fail(err,
+             geteuid() != 0 ? "rootless has its needs, see below and `parley doctor`; or: sudo parley up -d" : NULL,
              CLI_FAILED);
     tell_last_line(supervisor, "negotiator");
     tell_last_line(supervisor, "sandboxd");

@@ -105,8 +105,8 @@ static bool refuse_node(const struct choice *choice, struct error *err)
     if (!choice->any_alive)
         return error_set(err, ERROR_NODE_UNREACHABLE, "node %s does not answer", node);
     if (!choice->any_suitable)
-        return error_set(err, ERROR_INVALID, "node %s does not offer isolation %s but %s", node, choice->wish->isolation,
-                         choice->offered);
+        return error_set(err, ERROR_INVALID, "node %s does not offer isolation %s but %s", node,
+                         choice->wish->isolation, choice->offered);
     return error_set(err, ERROR_NO_CAPACITY, "node %s %s", node,
                      choice->any_open ? "is full, or has too many calls waiting"
                                       : "drains, or its clock is too far off");

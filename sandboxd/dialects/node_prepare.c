@@ -146,8 +146,9 @@ static void prepared(void *cookie, const struct verb_answer *answer)
              view.isolation, view.storage, view.template_name, view.was_warm, waiting->reused);
     node_reply(request, waiting->number,
                json_pack("{s:b,s:{s:s,s:s,s:s,s:s,s:s,s:I,s:b,s:b}}", "ok", 1, "sandbox", "id", view.id, "isolation",
-                         view.isolation, "isolation_detail", view.isolation_detail, "storage", view.storage, "template", view.template_name, "disk_bytes",
-                         (json_int_t)view.limits.disk_bytes, "warm", view.was_warm, "reused", waiting->reused));
+                         view.isolation, "isolation_detail", view.isolation_detail, "storage", view.storage, "template",
+                         view.template_name, "disk_bytes", (json_int_t)view.limits.disk_bytes, "warm", view.was_warm,
+                         "reused", waiting->reused));
 }
 
 bool node_prepare(struct http_request *request, const json_t *message, uint64_t number, struct error *err)

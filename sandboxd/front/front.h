@@ -5,8 +5,8 @@
 #include "sandboxd/launcher/settings.h"
 #include "shared/base/cleanup.h"
 
-/** A front inside of a guest (guest/guest.h): one sandbox, no negotiator, so no node routes, no audit and no marks but its
- *  key's epoch; who is outside judges and records what comes. */
+/** A front inside of a guest (guest/guest.h): one sandbox, no negotiator, so no node routes, no audit and no marks but
+ * its key's epoch; who is outside judges and records what comes. */
 struct front_guest {
     int connections; /* a socket that connections come over, and then there is no listener; -1: none */
 };

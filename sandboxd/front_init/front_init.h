@@ -3,8 +3,8 @@
  *  SOCK_SEQPACKET; fixed size for each type, host order, texts NUL-terminated in their field. init listens (so that
  *  SO_PEERCRED shows the slot's uid), the newest connection wins, the one before is closed. Upon a connection init
  * sends FI_WELCOME, then FI_STARTED (with descriptors) for each command it knows and FI_EXITED for those that ended,
- * then FI_CURRENT. The keeper of a guest (isolation/guest) speaks it, too, and knows of no command. Both ends treat the other's bytes as hostile. This folder is compiled into the static init: libc
- * only. */
+ * then FI_CURRENT. The keeper of a guest (isolation/guest) speaks it, too, and knows of no command. Both ends treat the
+ * other's bytes as hostile. This folder is compiled into the static init: libc only. */
 #pragma once
 
 #include "shared/base/error.h"

@@ -14,14 +14,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define FRONT_LAUNCHER_ID_BYTES    32 /* a sandbox id with NUL */
-#define FRONT_LAUNCHER_NAME_BYTES  64 /* any name with NUL */
-#define FRONT_LAUNCHER_PATH_BYTES  256
-#define FRONT_LAUNCHER_VOLUMES     8
-#define FRONT_LAUNCHER_OWNER_BYTES 40 /* of a volume: a hash of the principal, [a-z0-9], with NUL */
-#define FRONT_LAUNCHER_ANY_UID     UINT32_MAX /* a guest: its kernel may tell the wrong one (gVisor does) */
-#define FRONT_LAUNCHER_NETS        64
-#define FRONT_LAUNCHER_NAMES_BYTES 8192
+#define FRONT_LAUNCHER_ID_BYTES         32 /* a sandbox id with NUL */
+#define FRONT_LAUNCHER_NAME_BYTES       64 /* any name with NUL */
+#define FRONT_LAUNCHER_PATH_BYTES       256
+#define FRONT_LAUNCHER_VOLUMES          8
+#define FRONT_LAUNCHER_OWNER_BYTES      40         /* of a volume: a hash of the principal, [a-z0-9], with NUL */
+#define FRONT_LAUNCHER_ANY_UID          UINT32_MAX /* a guest: its kernel may tell the wrong one (gVisor does) */
+#define FRONT_LAUNCHER_NETS             64
+#define FRONT_LAUNCHER_NAMES_BYTES      8192
 #define FRONT_LAUNCHER_ISOLATIONS_BYTES 128
 
 enum front_launcher_type {
@@ -213,7 +213,7 @@ struct fl_identity {
     struct key link_from_node; /* KDF(node key, link, "sandboxd") */
     uint32_t slots_max;        /* sandboxes this node takes */
     uint32_t reserved;
-    char storage[FRONT_LAUNCHER_NAME_BYTES]; /* "btrfs", "tmpfs", "folder" */
+    char storage[FRONT_LAUNCHER_NAME_BYTES];          /* "btrfs", "tmpfs", "folder" */
     char isolations[FRONT_LAUNCHER_ISOLATIONS_BYTES]; /* "namespaces gvisor": the levels offered, a blank between; the
                                                          first is "auto" */
 };
@@ -240,8 +240,8 @@ struct fl_sandbox {
     char workdir[FRONT_LAUNCHER_PATH_BYTES]; /* where commands start; absolute, inside */
     uint32_t uid, gid;                       /* of commands, inside */
     uint8_t root_allowed;
-    uint8_t was_warm; /* it was taken from the pool */
-    uint8_t is_guest; /* a front of its own serves what is inside: its requests are relayed (isolation/guest) */
+    uint8_t was_warm;       /* it was taken from the pool */
+    uint8_t is_guest;       /* a front of its own serves what is inside: its requests are relayed (isolation/guest) */
     uint8_t is_rootless;    /* an ordinary user's node made it */
     uint8_t missing_limits; /* bits of enum fl_missing: what nobody limits there, by the operator's word */
     uint8_t reserved[3];

@@ -25,7 +25,7 @@
 #define INHERIT_FD_JOIN                                                                                                \
     8 /* first of the v1 cgroup.procs, O_WRONLY: a child writes "0" to each before it drops rights */
 
-#define INHERIT_GUEST "guest"
+#define INHERIT_GUEST    "guest"
 
 #define INHERIT_JOIN_MAX 4 /* memory, pids, cpu, and one to spare */
 

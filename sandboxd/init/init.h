@@ -64,7 +64,7 @@ struct gift {
 
 struct init {
     int epoll;
-    int run;         /* the v2 cgroup `run`; -1: there is none, a family is told by its mark (family.h) */
+    int run;          /* the v2 cgroup `run`; -1: there is none, a family is told by its mark (family.h) */
     gid_t first_mark; /* mark.h */
     const int *join; /* v1 cgroup.procs */
     size_t join_count;

@@ -131,8 +131,9 @@ static bool may_start(const struct init *init, const struct fi_start *start, con
     if (start->as_root && !init->root_allowed)
         return error_set(err, ERROR_FORBIDDEN, "this sandbox runs no commands as root; leave out \"user\"");
     if (start->zygote != 0 && family_is_marked(init))
-        return error_set(err, ERROR_INVALID, "this sandbox starts no command from a process that waits for it: it is a "
-                                             "guest, without cgroups");
+        return error_set(err, ERROR_INVALID,
+                         "this sandbox starts no command from a process that waits for it: it is a "
+                         "guest, without cgroups");
     if (init->count == FRONT_INIT_COMMANDS)
         return error_set(err, ERROR_NO_CAPACITY, "%d commands are kept; forget ended ones, or kill what they left",
                          FRONT_INIT_COMMANDS);

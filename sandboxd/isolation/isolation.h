@@ -104,10 +104,10 @@ enum isolation_lack {
 };
 
 struct isolation_backend {
-    const char *name; /* as leases, heartbeats and doctor show it */
-    bool is_guest;    /* what runs inside is parley-sandboxd --guest: requests are relayed to it */
-    unsigned lacks;   /* bits of enum isolation_lack */
-    const char *note; /* how it holds limits otherwise than namespaces does, for doctor; NULL: as that */
+    const char *name;          /* as leases, heartbeats and doctor show it */
+    bool is_guest;             /* what runs inside is parley-sandboxd --guest: requests are relayed to it */
+    unsigned lacks;            /* bits of enum isolation_lack */
+    const char *note;          /* how it holds limits otherwise than namespaces does, for doctor; NULL: as that */
     uint64_t memory_min_bytes; /* the least that a sandbox can be had with; 0: no more than others */
     /** Prepares the host once (own cgroup subtree, skeletons); a layer that cannot be had is an error. */
     bool (*start)(const char *state_folder, struct error *err);
@@ -143,8 +143,8 @@ struct isolation_backend {
 
 extern const struct isolation_backend isolation_namespaces, isolation_gvisor, isolation_microvm;
 
-/** What microvm is made of, before its start or probe: the settings microvm_kernel (NULL: not set) and microvm_vmm. Both
- *  are borrowed for good. */
+/** What microvm is made of, before its start or probe: the settings microvm_kernel (NULL: not set) and microvm_vmm.
+ * Both are borrowed for good. */
 void isolation_microvm_choose(const char *kernel, const char *vmm);
 
 /* ---- which there are (registry.c) ---- */

@@ -6,13 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct isolation_backend *const BACKENDS[] = {&isolation_namespaces, &isolation_gvisor, &isolation_microvm};
+static const struct isolation_backend *const BACKENDS[] = {&isolation_namespaces, &isolation_gvisor,
+                                                           &isolation_microvm};
 
 enum { COUNT = sizeof BACKENDS / sizeof BACKENDS[0], NAMES_BYTES = 128 };
 _Static_assert(COUNT <= ISOLATION_BACKENDS_MAX, "an offer may hold all of them");
 
-static const char *const LACKS[ISOLATION_LACKS] = {"egress", "snapshots", "volumes", "commands as root",
-                                                   "an entrypoint", "another memory limit"};
+static const char *const LACKS[ISOLATION_LACKS] = {"egress",           "snapshots",     "volumes",
+                                                   "commands as root", "an entrypoint", "another memory limit"};
 
 const struct isolation_backend *isolation_each(size_t index)
 {

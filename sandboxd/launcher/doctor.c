@@ -82,7 +82,8 @@ static void tell_level(const struct isolation_backend *backend, const struct iso
         is_offered = is_offered || offer->list[i] == backend;
     isolation_lacks_format(backend->lacks, lacks, sizeof lacks);
     (void)snprintf(name, sizeof name, "isolation %s", backend->name);
-    (void)snprintf(detail, sizeof detail, "%s%s%s%s%s%.100s", is_offered ? "offered" : "not offered (setting isolation)",
+    (void)snprintf(detail, sizeof detail, "%s%s%s%s%s%.100s",
+                   is_offered ? "offered" : "not offered (setting isolation)",
                    is_offered && offer->list[0] == backend ? ", as auto" : "", lacks[0] ? "; it cannot have " : "",
                    lacks, missing ? "; needs: " : "", missing ? missing : "");
     size_t length = strlen(detail);
@@ -123,9 +124,10 @@ static bool tell_core_dumps(void)
     if (file)
         (void)fclose(file);
     return tell("core dumps", !is_socket,
-                is_socket ? "kernel.core_pattern is a socket: its service gets the core of each crash in a sandbox, which no "
-                            "limit prevents; make it a file or a program (|)"
-                          : "a crash in a sandbox starts nothing on this host");
+                is_socket
+                    ? "kernel.core_pattern is a socket: its service gets the core of each crash in a sandbox, which no "
+                      "limit prevents; make it a file or a program (|)"
+                    : "a crash in a sandbox starts nothing on this host");
 }
 
 int launcher_doctor(const struct settings *settings, const struct error *why, const struct error *rootless)

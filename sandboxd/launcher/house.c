@@ -153,7 +153,8 @@ static void raise_core_limit(void)
         return;
     limit.rlim_max = 1;
     if (setrlimit(RLIMIT_CORE, &limit) < 0)
-        log_warn("launcher", "started with core limit 0 for good: a program in core_pattern runs when a sandbox crashes");
+        log_warn("launcher",
+                 "started with core limit 0 for good: a program in core_pattern runs when a sandbox crashes");
 }
 
 static bool is_kept_by_snapshot(void *context, const char *version)
@@ -219,7 +220,8 @@ static bool open_house(struct house *house, const struct settings *settings, str
     if (geteuid() != 0)
         return error_set(err, ERROR_FORBIDDEN, "the launcher must be root, of the host or of a user namespace");
     if (rootless_is_active() && rootless_slots() == 0)
-        return error_set(err, ERROR_FORBIDDEN, "this user namespace maps fewer than 65,537 ids: not even one sandbox's");
+        return error_set(err, ERROR_FORBIDDEN,
+                         "this user namespace maps fewer than 65,537 ids: not even one sandbox's");
     isolation_allow_missing_limits(text_equal(settings->missing_limits, "allow"));
     raise_descriptor_limit();
     raise_core_limit();
@@ -227,8 +229,7 @@ static bool open_house(struct house *house, const struct settings *settings, str
     return attachments_check_hosts(settings->volume_hosts, err) && make_folders(house, settings, err) &&
            house_lock(house->folder, &house->lock, err) && read_init_program(house, settings, err) &&
            leave_mount_namespace(err) && start_isolation(house, settings, err) && start_slots(house, err) &&
-           open_networks(house, settings, err) &&
-           open_stores(house, settings, err);
+           open_networks(house, settings, err) && open_stores(house, settings, err);
 }
 
 bool house_open(struct house *house, const struct settings *settings, struct error *err)

@@ -29,8 +29,9 @@ struct house {
 /** Locks STATE/sandboxd for this process, until *lock is closed. ERROR_CONFLICT when another has it. */
 bool house_lock(const char *folder, int *lock, struct error *err) MUST_USE;
 
-/** Makes the folders, takes the lock, leaves the host's mount namespace, starts the isolation backends, opens storage, snapshots
- * and templates, reads parley-init. ERROR_CONFLICT when another launcher has the lock; ERROR_FORBIDDEN when not root.
+/** Makes the folders, takes the lock, leaves the host's mount namespace, starts the isolation backends, opens storage,
+ * snapshots and templates, reads parley-init. ERROR_CONFLICT when another launcher has the lock; ERROR_FORBIDDEN when
+ * not root.
  */
 bool house_open(struct house *house, const struct settings *settings, struct error *err) MUST_USE;
 void house_close(struct house *house);

@@ -14,7 +14,8 @@ struct policy {
 };
 
 /** Judges a request; *in_force gets the limits with defaults filled in. ERROR_INVALID names the field and what
- *  is allowed, also what the isolation cannot have. Template, snapshot and volumes are judged by those who have them. */
+ *  is allowed, also what the isolation cannot have. Template, snapshot and volumes are judged by those who have them.
+ */
 bool policy_judge(const struct policy *policy, const struct fl_prepare *prepare, int64_t now_wall_ms,
                   struct fl_limits *in_force, struct error *err) MUST_USE;
 

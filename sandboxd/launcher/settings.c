@@ -46,7 +46,8 @@ static const struct config_row ROWS[] = {
     {"output_mb", CONFIG_NUMBER, FIELD(output_mb), "16", 1, 1024, "MiB of output kept for a sandbox, the default"},
     {"missing_limits", CONFIG_TEXT, FIELD(missing_limits), "refuse", 0, 0,
      "rootless: allow: start without limits that are not delegated; or refuse"},
-    {"egress_max", CONFIG_TEXT, FIELD(egress_max), "public", 0, 0, "where sandboxes may go at most: none, allow, public"},
+    {"egress_max", CONFIG_TEXT, FIELD(egress_max), "public", 0, 0,
+     "where sandboxes may go at most: none, allow, public"},
     {"egress_net", CONFIG_TEXT, FIELD(egress_net), "100.126.0.0/20", 0, 0, "addresses of sandboxes that may go out"},
     {"egress_uid", CONFIG_NUMBER, FIELD(egress_uid), "58703", 1, 0x7fffffff, "uid and gid of parley-egress"},
     {"dns_servers", CONFIG_TEXT, FIELD(dns_servers), NULL, 0, 0, "IP[:PORT],...: for names; those of /etc/resolv.conf"},
@@ -157,9 +158,9 @@ bool settings_load(struct settings *settings, int argc, char *const argv[], stru
     if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err) ||
         !config_check_listener(loaded.listen_host, loaded.insecure_http, err) ||
         !config_set_log_level(loaded.log_level, err) || !check_sync(loaded.audit_sync, err) ||
-        !check_words(&loaded, err) || !check_egress(&loaded, err) ||
-        !check_domain(loaded.preview_domain, err) || !check_isolation(loaded.isolation, err) ||
-        !check_missing_limits(loaded.missing_limits, err) || !fit_rootless(&loaded, err))
+        !check_words(&loaded, err) || !check_egress(&loaded, err) || !check_domain(loaded.preview_domain, err) ||
+        !check_isolation(loaded.isolation, err) || !check_missing_limits(loaded.missing_limits, err) ||
+        !fit_rootless(&loaded, err))
         return false;
     *settings = loaded;
     loaded = (struct settings){0};

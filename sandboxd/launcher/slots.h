@@ -1,6 +1,6 @@
 /** slots.h - which host uid range each sandbox has. A slot is locked machine-wide by a file /run/parley/slots/<n>, so
- *  that two deployments never meet, and lies outside all that /etc/subuid and /etc/subgid give to others. In a user's own
- *  namespace (sandboxd/rootless) the slots are what they give to that user, and the locks are the user's. */
+ *  that two deployments never meet, and lies outside all that /etc/subuid and /etc/subgid give to others. In a user's
+ * own namespace (sandboxd/rootless) the slots are what they give to that user, and the locks are the user's. */
 #pragma once
 
 #include "shared/base/cleanup.h"

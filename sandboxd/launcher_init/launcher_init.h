@@ -14,12 +14,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define LAUNCHER_INIT_NAME_BYTES 64
-#define LAUNCHER_INIT_PATH_BYTES 256
-#define LAUNCHER_INIT_VOLUMES    8
-#define LAUNCHER_INIT_ARGUMENTS  48
+#define LAUNCHER_INIT_NAME_BYTES      64
+#define LAUNCHER_INIT_PATH_BYTES      256
+#define LAUNCHER_INIT_VOLUMES         8
+#define LAUNCHER_INIT_ARGUMENTS       48
 #define LAUNCHER_INIT_ARGUMENTS_BYTES 4096
-#define LAUNCHER_INIT_FDS        (LAUNCHER_INIT_VOLUMES + 1) /* of any message */
+#define LAUNCHER_INIT_FDS             (LAUNCHER_INIT_VOLUMES + 1) /* of any message */
 
 enum launcher_init_type {
     /* init -> launcher */
@@ -34,8 +34,8 @@ enum launcher_init_type {
 /* The monitor of a guest: a program of the keeper's root, with its arguments. */
 struct li_guest {
     char arguments[LAUNCHER_INIT_ARGUMENTS_BYTES]; /* one behind the other, each ended by a NUL; the first is an
-                                                      absolute path. "{memory_mib}", "{cpu_milli}", "{cpus}", "{pids}" as
-                                                      a whole argument stand for the limits, where it starts late */
+                                                      absolute path. "{memory_mib}", "{cpu_milli}", "{cpus}", "{pids}"
+                                                      as a whole argument stand for the limits, where it starts late */
     uint32_t argument_count;                       /* 1..LAUNCHER_INIT_ARGUMENTS */
     uint16_t port;       /* connections go to 127.0.0.1:port of the keeper's network namespace; 0: they are sent over
                             the monitor's stdin (SCM_RIGHTS) */
@@ -50,11 +50,11 @@ struct li_volume {
 
 struct li_become {
     char hostname[LAUNCHER_INIT_NAME_BYTES]; /* "": it stays as it is, with /etc/hosts */
-    uint64_t deadline_boot_ns; /* hard deadline, CLOCK_BOOTTIME; 0 none */
-    uint64_t shared_bytes;     /* size of /dev/shm; 0: it stays as it is */
-    uint32_t uid, gid;         /* of commands, inside: 1..65534 */
-    uint32_t open_files;       /* RLIMIT_NOFILE of commands, 16..1048576, cut to what there is */
-    uint8_t root_allowed;      /* 1: FI_START may ask for uid 0 with the capabilities that package managers need */
+    uint64_t deadline_boot_ns;               /* hard deadline, CLOCK_BOOTTIME; 0 none */
+    uint64_t shared_bytes;                   /* size of /dev/shm; 0: it stays as it is */
+    uint32_t uid, gid;                       /* of commands, inside: 1..65534 */
+    uint32_t open_files;                     /* RLIMIT_NOFILE of commands, 16..1048576, cut to what there is */
+    uint8_t root_allowed; /* 1: FI_START may ask for uid 0 with the capabilities that package managers need */
     uint8_t volume_count;
     uint8_t has_letter; /* for a guest */
     uint8_t reserved;

@@ -16,8 +16,8 @@ struct maker {
 
 #define MAKER_NONE ((struct maker){.socket = -1})
 
-/** Starts it: it keeps `count` ready. `is_astray`: it stays in the last one that it made, having no right to come back to
- *  the host's. By a process of one thread. */
+/** Starts it: it keeps `count` ready. `is_astray`: it stays in the last one that it made, having no right to come back
+ * to the host's. By a process of one thread. */
 bool maker_start(struct maker *maker, unsigned count, bool is_astray, struct error *err) MUST_USE;
 
 /** Until one is ready, or for so long. */

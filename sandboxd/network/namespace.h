@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
-/** Makes one from `home`, where the thread is and stays (-1: it stays in the new one): loopback up, no privileged ports, no IPv6 for links to come.
- *  Returns a descriptor; -1 on failure. */
+/** Makes one from `home`, where the thread is and stays (-1: it stays in the new one): loopback up, no privileged
+ * ports, no IPv6 for links to come. Returns a descriptor; -1 on failure. */
 int namespace_make(int home, struct error *err) MUST_USE;
 
 /** The one that the thread is in; -1 on failure. */

@@ -70,8 +70,8 @@ static bool run(const char *name, pid_t target, const struct id_map *map, int sa
 static _Noreturn void map_parent(pid_t parent, int start, int say, const struct id_map *uids, const struct id_map *gids)
 {
     char byte = 0;
-    bool is_done = read(start, &byte, 1) == 1 && run("newuidmap", parent, uids, say) &&
-                   run("newgidmap", parent, gids, say);
+    bool is_done =
+        read(start, &byte, 1) == 1 && run("newuidmap", parent, uids, say) && run("newgidmap", parent, gids, say);
     _exit(is_done ? 0 : 1);
 }
 
@@ -86,7 +86,7 @@ static bool unshare_mapped(int start, int said, pid_t child, struct error *err)
     if (!failed && write(start, "u", 1) != 1)
         failed = errno;
     close(start);
-    for (ssize_t got = 1; got > 0 && size < sizeof text - 1; size += got > 0 ? (size_t)got : 0)
+    for (ssize_t got = 1; got > 0 && size<sizeof text - 1; size += got> 0 ? (size_t)got : 0)
         got = read(said, text + size, sizeof text - 1 - size);
     text[size] = '\0';
     text[strcspn(text, "\n")] = '\0';
@@ -95,8 +95,9 @@ static bool unshare_mapped(int start, int said, pid_t child, struct error *err)
     }
     errno = failed;
     if (failed)
-        return error_set_errno(err, ERROR_FORBIDDEN, "make a user namespace (sysctl user.max_user_namespaces, "
-                                                     "kernel.unprivileged_userns_clone)");
+        return error_set_errno(err, ERROR_FORBIDDEN,
+                               "make a user namespace (sysctl user.max_user_namespaces, "
+                               "kernel.unprivileged_userns_clone)");
     return status == 0 || error_set(err, ERROR_FORBIDDEN, "the subordinate ids cannot be mapped: %s",
                                     size ? text : "newuidmap or newgidmap was killed");
 }

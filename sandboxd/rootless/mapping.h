@@ -1,5 +1,6 @@
-/** mapping.h - a new user namespace with the subordinate ids of who calls. The kernel lets an ordinary user map its own id
- *  alone; newuidmap(1) and newgidmap(1), which have the right, do the rest by what /etc/subuid and /etc/subgid say. */
+/** mapping.h - a new user namespace with the subordinate ids of who calls. The kernel lets an ordinary user map its own
+ * id alone; newuidmap(1) and newgidmap(1), which have the right, do the rest by what /etc/subuid and /etc/subgid say.
+ */
 #pragma once
 
 #include "shared/base/error.h"

@@ -72,7 +72,8 @@ uint32_t rootless_outside(uint32_t uid)
 
 void rootless_describe(char *detail, size_t size)
 {
-    snprintf(detail, size, "rootless: root here is uid %" PRIu32 " of the host; %" PRIu32 " slots of %d subordinate ids",
+    snprintf(detail, size,
+             "rootless: root here is uid %" PRIu32 " of the host; %" PRIu32 " slots of %d subordinate ids",
              rootless_outside(0), rootless_slots(), ID_MAP_SLOT_STEP);
 }
 

@@ -1,5 +1,5 @@
-/** rootless.h - sandboxes of an ordinary user: a user namespace in which this program is root, over the user's own id and
- *  the subordinate ids that /etc/subuid and /etc/subgid give it (id_map.h). */
+/** rootless.h - sandboxes of an ordinary user: a user namespace in which this program is root, over the user's own id
+ * and the subordinate ids that /etc/subuid and /etc/subgid give it (id_map.h). */
 #pragma once
 
 #include "shared/base/error.h"
@@ -9,11 +9,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/** Called as an ordinary user, before any thread: enters a user namespace of this user's, becomes root in it and executes
- *  this program again with `argv`, so that it returns only when it fails. The namespace is that of `living`, a process of
- *  a sandbox that a former launcher made (0: none), else a new one, mapped by newuidmap(1) and newgidmap(1): what lives
- *  can be looked after from its own namespace alone. ERROR_FORBIDDEN names the command that gives more ids. As root it
- *  does nothing and is true. */
+/** Called as an ordinary user, before any thread: enters a user namespace of this user's, becomes root in it and
+ * executes this program again with `argv`, so that it returns only when it fails. The namespace is that of `living`, a
+ * process of a sandbox that a former launcher made (0: none), else a new one, mapped by newuidmap(1) and newgidmap(1):
+ * what lives can be looked after from its own namespace alone. ERROR_FORBIDDEN names the command that gives more ids.
+ * As root it does nothing and is true. */
 bool rootless_enter(pid_t living, char *const argv[], struct error *err) MUST_USE;
 
 /** Whether this process is root of a user namespace that rootless_enter entered, or a child of such a one. */

@@ -121,8 +121,8 @@ struct verb_answer {
 void sandboxes_prepare(struct sandboxes *all, const struct fl_prepare *prepare, struct command *entrypoint,
                        void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 
-/** TERM to all, 10 s, then the launcher removes it; one that is still being made at once, and who prepares it gets GONE.
- *  Returns at once; an unknown id is fine. */
+/** TERM to all, 10 s, then the launcher removes it; one that is still being made at once, and who prepares it gets
+ * GONE. Returns at once; an unknown id is fine. */
 void sandboxes_destroy(struct sandboxes *all, const char *id, const char *reason);
 
 /** Moves the hard deadline (UTC). NOT_FOUND, INVALID. */

@@ -28,8 +28,8 @@ struct storage_job; /* work of a child process, for what takes long */
 struct storage_options {
     const char *kind;         /* "auto", "btrfs", "tmpfs", "folder". auto: btrfs where the host can, else tmpfs */
     const char *state_folder; /* real path; all lies below STATE/sandboxd/storage */
-    bool has_slot_ids;        /* for want of idmapped mounts, areas of "folder" have their slot's ids as those of tmpfs have;
-                                 no volumes */
+    bool has_slot_ids; /* for want of idmapped mounts, areas of "folder" have their slot's ids as those of tmpfs have;
+                          no volumes */
     uint64_t pool_bytes_max;  /* btrfs: what the pool may grow to; 0: half of what it and the free space have */
 };
 
@@ -56,8 +56,8 @@ bool storage_probe(const struct storage_options *options, char *detail, size_t s
 /** Where a slot writes. Zeroed, with mount -1, it is none. */
 struct storage_area {
     uint32_t slot, uid_base;
-    char path[STORAGE_PATH_BYTES]; /* of the folder, with ids 0..65535: to be idmapped, or (has_slot_ids) the slot's; "" for
-                                      tmpfs */
+    char path[STORAGE_PATH_BYTES]; /* of the folder, with ids 0..65535: to be idmapped, or (has_slot_ids) the slot's; ""
+                                      for tmpfs */
     int mount;                     /* tmpfs: detached mount whose root is the area, ids of the slot; else -1. Owned */
     uint64_t device;               /* st_dev of the tmpfs, to know it again; else 0 */
 };

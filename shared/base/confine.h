@@ -1,5 +1,5 @@
-/** confine.h - how our own daemons give up rights: user, capabilities, no_new_privs, Landlock, system calls. Called once, before
- *  threads start; never undone. */
+/** confine.h - how our own daemons give up rights: user, capabilities, no_new_privs, Landlock, system calls. Called
+ * once, before threads start; never undone. */
 #pragma once
 
 #include "shared/base/error.h"
@@ -26,9 +26,9 @@ bool confine_landlock(const struct confine_path *paths, size_t count, bool bind_
                       struct error *err) MUST_USE;
 
 /** seccomp(2), for a daemon that has no_new_privs: no other programs, processes, name spaces and mounts, none of the
- *  kernel's larger engines (bpf, io_uring, perf, keys ...), no code in memory that was written, and sockets of UNIX, IPv4,
- *  IPv6 and netlink alone; all else goes on. What is denied fails with EPERM, clone3 with ENOSYS. ERROR_INTERNAL where
- *  the kernel has no seccomp. */
+ *  kernel's larger engines (bpf, io_uring, perf, keys ...), no code in memory that was written, and sockets of UNIX,
+ * IPv4, IPv6 and netlink alone; all else goes on. What is denied fails with EPERM, clone3 with ENOSYS. ERROR_INTERNAL
+ * where the kernel has no seccomp. */
 bool confine_calls(struct error *err) MUST_USE;
 
 /** Which host user a daemon becomes when started as root: the named user's ids when it exists, else `fallback` for

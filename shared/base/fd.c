@@ -524,8 +524,8 @@ bool fd_can_punch(void)
     static atomic_int known; /* 1 yes, 2 no */
     if (known == 0) {
         AUTO_FD int fd = memfd_create("probe", MFD_CLOEXEC);
-        bool can = fd >= 0 && ftruncate(fd, 1) == 0 &&
-                   fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1) == 0;
+        bool can =
+            fd >= 0 && ftruncate(fd, 1) == 0 && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1) == 0;
         if (fd < 0)
             return true;
         known = can ? 1 : 2;
@@ -563,6 +563,6 @@ bool fd_drop_front(int memory, uint64_t from, uint64_t length)
         return fallocate(memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)from) == 0;
     size_t size = (size_t)(length - from);
     AUTO_FREE char *rest = memory_new(size + 1);
-    return read_back(memory, rest, size, from) && ftruncate(memory, 0) == 0 &&
-           ftruncate(memory, (off_t)length) == 0 && write_back(memory, rest, size, from);
+    return read_back(memory, rest, size, from) && ftruncate(memory, 0) == 0 && ftruncate(memory, (off_t)length) == 0 &&
+           write_back(memory, rest, size, from);
 }

@@ -88,8 +88,8 @@ size_t http_guard_body_room(const struct http_connection *connection)
     return missing < LENGTH_READ_BYTES ? (size_t)missing : LENGTH_READ_BYTES;
 }
 
-/* libh2o takes junk behind a chunk's size, lines that end in LF alone, and sizes that wrap: whoever stands before us may
- * then see another end of the body. */
+/* libh2o takes junk behind a chunk's size, lines that end in LF alone, and sizes that wrap: whoever stands before us
+ * may then see another end of the body. */
 static bool check_chunks(struct http_request *request, const char *data, size_t size, struct error *err)
 {
     struct http_chunks *chunks = &request->framing;

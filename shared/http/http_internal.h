@@ -34,7 +34,7 @@ struct http_server {
     struct http_server_options options; /* with the defaults filled in; host and name are ours */
     char *host, *name, *spool_folder;
     uint16_t port;
-    int listen_fd; /* -1: none */
+    int listen_fd;           /* -1: none */
     atomic_uint next_worker; /* of http_server_serve */
     struct http_routes *routes;
     bool spools; /* a route's body may be so large that it goes to spool_folder */

@@ -73,8 +73,8 @@ struct http_server_options {
      *  there, before the body is read, and once more before the handler when the body came later. Not called for
      *  routes that need nothing. A refusal is answered by http_reply_error. NULL: only such routes are served. */
     bool (*authorize)(struct http_request *request, const struct http_route *route, struct error *err);
-    /** Called in place of the route's handler, when that would be: true, it has taken the request; false, the handler is
-     *  called. May be NULL. */
+    /** Called in place of the route's handler, when that would be: true, it has taken the request; false, the handler
+     * is called. May be NULL. */
     bool (*gate)(struct http_request *request);
     /** Called on each loop's thread before it serves, and before it ends; may be NULL. */
     void (*loop_started)(struct loop *loop, void *context);
@@ -101,7 +101,8 @@ struct http_server_options {
 struct http_server *http_server_start(const struct http_server_options *options, struct error *err) MUST_USE;
 
 uint16_t http_server_port(const struct http_server *server) MUST_USE;
-/** Serves a connected stream socket (owned from now on) as one that was accepted, on the next loop in turn. Any thread. */
+/** Serves a connected stream socket (owned from now on) as one that was accepted, on the next loop in turn. Any thread.
+ */
 void http_server_serve(struct http_server *server, int fd);
 
 unsigned http_server_loop_count(const struct http_server *server) MUST_USE;

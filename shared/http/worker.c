@@ -47,8 +47,8 @@ void http_worker_serve(struct http_worker *worker, int fd)
         close(fd);
         return;
     }
-    http_connection_accept(worker, h2o_evloop_socket_create(worker->loop->evloop, fd,
-                                                            H2O_SOCKET_FLAG_IS_ACCEPTED_CONNECTION));
+    http_connection_accept(worker,
+                           h2o_evloop_socket_create(worker->loop->evloop, fd, H2O_SOCKET_FLAG_IS_ACCEPTED_CONNECTION));
 }
 
 static void stop_accepting(struct http_worker *worker)

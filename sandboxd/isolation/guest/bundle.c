@@ -1,9 +1,9 @@
 /* bundle.c - a folder with parley-sandboxd and all it is linked with, for roots that have none of it.
  *
- * The libraries are those that this very process runs with (dl_iterate_phdr(3)), under the names they are asked for by. A
- * program names its linker by an absolute path that the kernel opens in the guest's root: the copies' is overwritten
- * with the bundle's, which is no longer than any. What was made of other files is made anew, and the one before it stays
- * beside: a living sandbox has that one mounted. */
+ * The libraries are those that this very process runs with (dl_iterate_phdr(3)), under the names they are asked for by.
+ * A program names its linker by an absolute path that the kernel opens in the guest's root: the copies' is overwritten
+ * with the bundle's, which is no longer than any. What was made of other files is made anew, and the one before it
+ * stays beside: a living sandbox has that one mounted. */
 #include "sandboxd/isolation/guest/guest.h"
 
 #include "shared/base/fd.h"
@@ -134,7 +134,8 @@ static bool copy(const char *from, const char *to, struct error *err)
     for (off_t left = status.st_size; left > 0;) {
         ssize_t moved = sendfile(target, source, NULL, (size_t)left);
         if (moved <= 0)
-            return error_set_errno(err, moved < 0 && errno == ENOSPC ? ERROR_DISK_FULL : ERROR_INTERNAL, "copy %s", from);
+            return error_set_errno(err, moved < 0 && errno == ENOSPC ? ERROR_DISK_FULL : ERROR_INTERNAL, "copy %s",
+                                   from);
         left -= moved;
     }
     return true;

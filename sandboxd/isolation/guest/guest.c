@@ -98,8 +98,7 @@ bool guest_begin(const struct guest_host *host, const struct guest_order *order,
                  struct isolation_sandbox *made, struct error *err)
 {
     struct launcher_init_message message = {.type = LI_GUEST};
-    const struct namespaces_guest guest = {
-        .program = host->keeper, .seccomp = host->seccomp, .bundle = host->folder};
+    const struct namespaces_guest guest = {.program = host->keeper, .seccomp = host->seccomp, .bundle = host->folder};
     if (!write_order(order, &message.as.guest, err) || !namespaces_begin(plan, &guest, made, err))
         return false;
     struct error why = {0};

@@ -6,16 +6,16 @@
  *       '- the monitor  in cgroup run/e1; root of the slot's user namespace alone; seccomp (SECCOMP_MONITOR)
  *           '- the guest: front, init, commands. Its root is /sandbox
  *
- *  So who gets out of the guest is where a command of namespaces is, with that sandbox's files and nothing else. A backend
- *  says how its monitor is started (struct guest_order); all else is isolation_namespaces'. */
+ *  So who gets out of the guest is where a command of namespaces is, with that sandbox's files and nothing else. A
+ * backend says how its monitor is started (struct guest_order); all else is isolation_namespaces'. */
 #pragma once
 
 #include "sandboxd/isolation/isolation.h"
 
 /** What start found; one a backend. */
 struct guest_host {
-    int keeper;  /* sealed memfd of parley-keeper */
-    int seccomp; /* the monitor's filter */
+    int keeper;   /* sealed memfd of parley-keeper */
+    int seccomp;  /* the monitor's filter */
     char *folder; /* STATE/sandboxd/guests/<name>: /bundle of the keeper's root */
 };
 
@@ -27,8 +27,8 @@ struct guest_host {
 /** How the monitor of a sandbox is started; borrowed until guest_begin returns. */
 struct guest_order {
     const char *const *arguments; /* NULL-ended, at most LAUNCHER_INIT_ARGUMENTS; the first an absolute path in the
-                                     keeper's root. With starts_late "{memory_mib}", "{cpu_milli}", "{cpus}" (rounded up)
-                                     and "{pids}" stand for the limits */
+                                     keeper's root. With starts_late "{memory_mib}", "{cpu_milli}", "{cpus}" (rounded
+                                     up) and "{pids}" stand for the limits */
     uint16_t port;                /* where the guest is reached: 127.0.0.1:port; 0: connections go over stdin */
     bool starts_late;             /* once the limits are known, rather than at once */
 };

@@ -32,10 +32,10 @@ static json_t *make_mount(const char *type, const char *source, const char *to, 
 
 static json_t *make_process(void)
 {
-    /* What init needs: users, files of any owner, mounts and signals in the guest's kernel. None of it is a right on the
-     * host. Commands have none of them. */
-    static const char *const RIGHTS[] = {"CAP_CHOWN",      "CAP_DAC_OVERRIDE", "CAP_FOWNER",     "CAP_FSETID",
-                                         "CAP_KILL",       "CAP_SETGID",       "CAP_SETUID",     "CAP_SETPCAP",
+    /* What init needs: users, files of any owner, mounts and signals in the guest's kernel. None of it is a right on
+     * the host. Commands have none of them. */
+    static const char *const RIGHTS[] = {"CAP_CHOWN",      "CAP_DAC_OVERRIDE", "CAP_FOWNER",      "CAP_FSETID",
+                                         "CAP_KILL",       "CAP_SETGID",       "CAP_SETUID",      "CAP_SETPCAP",
                                          "CAP_SYS_CHROOT", "CAP_SYS_ADMIN",    "CAP_SYS_RESOURCE"};
     json_t *rights = json_array();
     for (size_t i = 0; i < sizeof RIGHTS / sizeof RIGHTS[0]; i++)
@@ -79,8 +79,8 @@ static bool write_spec(const char *folder, struct error *err)
 static bool start(const char *state_folder, struct error *err)
 {
     if (access(RUNSC, X_OK) < 0)
-        return error_set(err, ERROR_NOT_FOUND, "there is no %s: %s, or leave gvisor out of the setting isolation", RUNSC,
-                         HOW);
+        return error_set(err, ERROR_NOT_FOUND, "there is no %s: %s, or leave gvisor out of the setting isolation",
+                         RUNSC, HOW);
     if (!guest_start(state_folder, "gvisor", &host, err))
         return false;
     AUTO_FREE char *bundle = memory_printf("%s/guest", host.folder);
@@ -145,8 +145,9 @@ const struct isolation_backend isolation_gvisor = {
     .is_guest = true,
     .lacks = ISOLATION_NO_EGRESS | ISOLATION_NO_SNAPSHOTS | ISOLATION_NO_VOLUMES | ISOLATION_NO_ROOT |
              ISOLATION_NO_ENTRYPOINT,
-    .note = "pids: not exactly, about so many processes before a fork bomb ends the sandbox; memory: beyond it ends the "
-            "sandbox, not the command; no io_uring, no other kernel than its own (4.4)",
+    .note =
+        "pids: not exactly, about so many processes before a fork bomb ends the sandbox; memory: beyond it ends the "
+        "sandbox, not the command; no io_uring, no other kernel than its own (4.4)",
     .start = start,
     .probe = probe,
     .begin = begin,

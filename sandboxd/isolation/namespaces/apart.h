@@ -1,5 +1,5 @@
-/** apart.h - the clone of a birth by a process that is gone afterwards: where the launcher itself could not come back from
- *  the sandbox's network namespace, as setns(2) asks for a right over the one to enter. */
+/** apart.h - the clone of a birth by a process that is gone afterwards: where the launcher itself could not come back
+ * from the sandbox's network namespace, as setns(2) asks for a right over the one to enter. */
 #pragma once
 
 #include "sandboxd/isolation/namespaces/recipe_child.h"

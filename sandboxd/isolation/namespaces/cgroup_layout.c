@@ -214,10 +214,11 @@ static bool choose(const char *name, const struct findings *found, struct cgroup
 
 static bool refuse_undelegated(const char *wanted, const char *folder, struct error *err)
 {
-    return error_set(err, ERROR_FORBIDDEN,
-                     "%s cgroup %.60s is not yours: systemd-run --user --scope -p Delegate=yes ..., or chown it (README, "
-                     "Rootless)%s",
-                     wanted, folder, text_equal(wanted, "v2") ? "" : "; or missing_limits allow");
+    return error_set(
+        err, ERROR_FORBIDDEN,
+        "%s cgroup %.60s is not yours: systemd-run --user --scope -p Delegate=yes ..., or chown it (README, "
+        "Rootless)%s",
+        wanted, folder, text_equal(wanted, "v2") ? "" : "; or missing_limits allow");
 }
 
 /* By who we are here: root of a user namespace may write what is its user's. */

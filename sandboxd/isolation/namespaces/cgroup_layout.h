@@ -20,8 +20,8 @@ struct cgroup_layout {
     char parent[CGROUP_PATH_BYTES];  /* the v2 folder that ours is made in */
     char unified[CGROUP_PATH_BYTES]; /* ours: parent/parley-<8 hex> */
     char v1[CGROUP_CONTROLLERS][CGROUP_PATH_BYTES]; /* ours in that controller's v1 hierarchy; "" when v2 has it */
-    bool is_missing[CGROUP_CONTROLLERS]; /* nobody limits that, by the operator's word */
-    bool is_delegated;                   /* parent is a user's, with who else is in it */
+    bool is_missing[CGROUP_CONTROLLERS];            /* nobody limits that, by the operator's word */
+    bool is_delegated;                              /* parent is a user's, with who else is in it */
 };
 
 /** Reads root/proc/self/mountinfo and root/proc/self/cgroup ("" the real ones) and chooses for each controller: v2
@@ -30,8 +30,8 @@ struct cgroup_layout {
 bool cgroup_layout_find(const char *root, const char *name, struct cgroup_layout *layout, struct error *err) MUST_USE;
 
 /** The same for an ordinary user: all of it lies in the own cgroups, v2 and v1, where they are this user's to write
- *  (cgroups(7), "Delegation"). A controller that is not is ERROR_FORBIDDEN, which says how to get it, or with `may_miss`
- *  is_missing; the v2 folder must be there. */
+ *  (cgroups(7), "Delegation"). A controller that is not is ERROR_FORBIDDEN, which says how to get it, or with
+ * `may_miss` is_missing; the v2 folder must be there. */
 bool cgroup_layout_find_delegated(const char *root, const char *name, bool may_miss, struct cgroup_layout *layout,
                                   struct error *err) MUST_USE;
 

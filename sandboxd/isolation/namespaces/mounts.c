@@ -28,9 +28,9 @@ int mounts_open(const char *path, int user_namespace, enum mounts_use use, struc
     if (use == MOUNTS_READ_ONLY)
         attributes.attr_set |= MOUNT_ATTR_RDONLY;
     if (mount_setattr(tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes) < 0) {
-        error_set_errno(err, ERROR_INTERNAL, user_namespace >= 0
-                            ? "idmap the mount of %s (its file system must allow it)"
-                            : "make a copy of the mount of %s harmless",
+        error_set_errno(err, ERROR_INTERNAL,
+                        user_namespace >= 0 ? "idmap the mount of %s (its file system must allow it)"
+                                            : "make a copy of the mount of %s harmless",
                         path);
         return -1;
     }

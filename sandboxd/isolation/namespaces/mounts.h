@@ -7,8 +7,8 @@
 /* What a detached copy is for; all are nosuid and nodev. */
 enum mounts_use { MOUNTS_READ_ONLY, MOUNTS_WRITABLE };
 
-/** Parent's half: a detached copy of the mount at `path` (that folder alone), idmapped by `user_namespace` (-1: not; its
- *  ids are as they are), for the child or init to attach; -1 on failure. */
+/** Parent's half: a detached copy of the mount at `path` (that folder alone), idmapped by `user_namespace` (-1: not;
+ * its ids are as they are), for the child or init to attach; -1 on failure. */
 int mounts_open(const char *path, int user_namespace, enum mounts_use use, struct error *err) MUST_USE;
 
 /** Child's half: nothing that is mounted here from now on reaches the host. */

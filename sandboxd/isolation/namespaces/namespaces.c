@@ -47,9 +47,8 @@ static void name_subtree(const char *state_folder, char name[static 16])
 
 static bool find_layout(const char *name, struct error *err)
 {
-    return rootless_is_active()
-               ? cgroup_layout_find_delegated("", name, host.missing_limits_allowed, &host.layout, err)
-               : cgroup_layout_find("", name, &host.layout, err);
+    return rootless_is_active() ? cgroup_layout_find_delegated("", name, host.missing_limits_allowed, &host.layout, err)
+                                : cgroup_layout_find("", name, &host.layout, err);
 }
 
 static bool start_cgroups(const char *state_folder, struct error *err)
@@ -176,8 +175,8 @@ int namespaces_is_warm(uint32_t slot, struct isolation_sandbox *made, struct err
     return heard == 1 && !take_stats(slot, made, err) ? -1 : heard;
 }
 
-bool namespaces_become(uint32_t slot, uint32_t uid_base, struct isolation_sandbox *warm, const struct isolation_life *life,
-                   struct error *err)
+bool namespaces_become(uint32_t slot, uint32_t uid_base, struct isolation_sandbox *warm,
+                       const struct isolation_life *life, struct error *err)
 {
     struct launcher_init_message message = {.type = LI_BECOME};
     struct li_become *to = &message.as.become;
@@ -229,7 +228,7 @@ bool namespaces_limit(uint32_t slot, const struct isolation_limits *limits, stru
 }
 
 bool namespaces_adopt(uint32_t slot, pid_t init_pid, uint64_t init_start, struct isolation_sandbox *found,
-                  struct error *err)
+                      struct error *err)
 {
     struct isolation_sandbox adopted = ISOLATION_NONE;
     adopted.init_pid = init_pid;

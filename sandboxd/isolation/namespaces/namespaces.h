@@ -1,5 +1,5 @@
-/** namespaces.h - the recipe of isolation namespaces, for backends that put a monitor into it (isolation/guest): slots, uid
- *  ranges, cgroups, limits, the kill and the adoption are the same.
+/** namespaces.h - the recipe of isolation namespaces, for backends that put a monitor into it (isolation/guest): slots,
+ * uid ranges, cgroups, limits, the kill and the adoption are the same.
  *
  *  The root of such a one is not the sandbox's: a tmpfs of 16 MiB with
  *    sandbox/  what the guest is to have as its root: template, area, and the host's /usr where the template has none

@@ -44,7 +44,8 @@ struct entry {
 
 static bool fail(const struct entry *entry, struct error *err)
 {
-    return error_set_errno(err, errno == ENOSPC ? ERROR_DISK_FULL : ERROR_INTERNAL, "copy %s of a template", entry->name);
+    return error_set_errno(err, errno == ENOSPC ? ERROR_DISK_FULL : ERROR_INTERNAL, "copy %s of a template",
+                           entry->name);
 }
 
 static bool take_owner(const struct entry *entry)
@@ -65,7 +66,8 @@ static bool copy_file(const struct entry *entry, struct error *err)
             return fail(entry, err);
         left -= sent;
     }
-    bool is_done = source >= 0 && target >= 0 && take_owner(entry) && fchmod(target, entry->status.st_mode & 01777) == 0;
+    bool is_done =
+        source >= 0 && target >= 0 && take_owner(entry) && fchmod(target, entry->status.st_mode & 01777) == 0;
     return is_done || fail(entry, err);
 }
 
@@ -123,8 +125,9 @@ static bool copy_entries(int from, int to, uint32_t base, unsigned depth, struct
         struct entry entry = {.from = dirfd(folder), .to = to, .name = found->d_name, .base = base};
         if (strcmp(found->d_name, ".") == 0 || strcmp(found->d_name, "..") == 0)
             continue;
-        is_done = fstatat(entry.from, entry.name, &entry.status, AT_SYMLINK_NOFOLLOW) == 0 ? copy_entry(&entry, depth, err)
-                                                                                           : fail(&entry, err);
+        is_done = fstatat(entry.from, entry.name, &entry.status, AT_SYMLINK_NOFOLLOW) == 0
+                      ? copy_entry(&entry, depth, err)
+                      : fail(&entry, err);
     }
     closedir(folder);
     return is_done;

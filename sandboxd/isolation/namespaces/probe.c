@@ -160,7 +160,8 @@ static void probe_files(struct report *report)
     tell_attempt(report, "fresh /proc", attempt(CLONE_NEWNS | CLONE_NEWPID, mount_proc, NULL), "own processes only",
                  "the host's /proc is covered in part (a container's?): start sandboxd where /proc is whole");
     if (rootless_is_active()) {
-        tell(report, "idmapped mounts", true, "none: /usr is the host's, read-only; template base alone, in memory; no volumes");
+        tell(report, "idmapped mounts", true,
+             "none: /usr is the host's, read-only; template base alone, in memory; no volumes");
         return;
     }
     tell_attempt(report, "idmapped mounts", attempt(CLONE_NEWNS, NULL, "/usr"), "/usr of the host, read-only",
@@ -198,8 +199,10 @@ static void probe_cgroups(struct report *report)
         snprintf(name, sizeof name, "%s limit", CGROUP_CONTROLLER_NAMES[i]);
         bool v1 = layout.v1[i][0] != '\0';
         if (layout.is_missing[i]) {
-            tell(report, name, false, "NOT limited: not delegated to this user (systemd: Delegate=%s); a start goes "
-                 "without it by missing_limits allow", CGROUP_CONTROLLER_NAMES[i]);
+            tell(report, name, false,
+                 "NOT limited: not delegated to this user (systemd: Delegate=%s); a start goes "
+                 "without it by missing_limits allow",
+                 CGROUP_CONTROLLER_NAMES[i]);
             continue;
         }
         tell(report, name, true, "cgroup %s, below %.150s", v1 ? "v1" : "v2", v1 ? layout.v1[i] : layout.parent);

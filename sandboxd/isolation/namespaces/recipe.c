@@ -159,7 +159,8 @@ static bool provide_layers(struct birth *birth, const struct recipe_host *host, 
     AUTO_FD int user_namespace = user_namespace_open(birth->pid, err);
     if (user_namespace < 0)
         return false;
-    const int ids = host->is_rootless ? -1 : user_namespace; /* a user's slots have roots and areas with their own ids */
+    const int ids =
+        host->is_rootless ? -1 : user_namespace; /* a user's slots have roots and areas with their own ids */
     AUTO_FD int root = mounts_open(plan->lower_root, ids, MOUNTS_READ_ONLY, err);
     AUTO_FD int area = -1;
     if (root >= 0 && plan->area_path)

@@ -47,8 +47,7 @@ static bool take_descriptors(const struct recipe_child *child, struct error *err
 {
     const struct namespaces_guest *guest = child->host->guest;
     int program = guest ? guest->program : child->plan->init_program;
-    int from[] = {child->control, child->host->seccomp, program, child->leaf,
-                  child->host->stage->folder};
+    int from[] = {child->control, child->host->seccomp, program, child->leaf, child->host->stage->folder};
     const int to[] = {INHERIT_FD_CONTROL, INHERIT_FD_SECCOMP, FD_PROGRAM, FD_LEAF, FD_STAGE};
     if (!arrange(from, to, sizeof to / sizeof to[0], err))
         return false;
@@ -134,8 +133,9 @@ static bool take_rest(size_t *joins, struct error *err)
 
 static bool build(const struct recipe_child *child, size_t *joins, struct error *err)
 {
-    return make_root(child, err) && process_attributes_reset(err) && stage_enter_slot(child->host->stage, child->plan->slot, err) &&
-           proc_make(child->host->covers, err) && devices_make(err) && mounts_pivot(err) && take_rest(joins, err);
+    return make_root(child, err) && process_attributes_reset(err) &&
+           stage_enter_slot(child->host->stage, child->plan->slot, err) && proc_make(child->host->covers, err) &&
+           devices_make(err) && mounts_pivot(err) && take_rest(joins, err);
 }
 
 static bool silence_standard_streams(struct error *err)

@@ -174,7 +174,8 @@ static bool add_rules(scmp_filter_ctx filter, enum seccomp_use use, struct error
     }
     for (size_t i = 0; i < COUNT(DENIED); i++) {
         bool is_allowed = use == SECCOMP_MONITOR && is_for_monitor(DENIED[i]);
-        if (!add(filter, is_allowed ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPERM), seccomp_syscall_resolve_name(DENIED[i]), DENIED[i], err))
+        if (!add(filter, is_allowed ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPERM), seccomp_syscall_resolve_name(DENIED[i]),
+                 DENIED[i], err))
             return false;
     }
     for (size_t i = 0; i < COUNT(ALLOWED_NUMBERS); i++) {
@@ -230,7 +231,7 @@ static int export_list(enum seccomp_use use, struct error *err)
 #define ARGUMENT_HIGH(i) (ARGUMENT(i) + (uint32_t)sizeof(uint32_t))
 
 #define RETURN_ENOTTY RETURN(SECCOMP_RET_ERRNO | ENOTTY)
-#define RETURN_DONE   RETURN(SECCOMP_RET_ERRNO | 0)
+#define RETURN_DONE      RETURN(SECCOMP_RET_ERRNO | 0)
 
 enum {
     SOCKET_TYPES = 0xf, /* SOCK_TYPE_MASK of the kernel; above it are flags */

@@ -14,7 +14,7 @@
 
 enum { SLOT_PATH_BYTES = 32 };
 
-static const char *const FOLDERS[] = {STAGE_ROOT, STAGE_USR,   STAGE_AREA, STAGE_NEW,
+static const char *const FOLDERS[] = {STAGE_ROOT,  STAGE_USR, STAGE_AREA,   STAGE_NEW,
                                       STAGE_SLOTS, STAGE_OWN, STAGE_DEVICES};
 
 /* --- of a slot: names below its folder --- */

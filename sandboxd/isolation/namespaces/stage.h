@@ -30,7 +30,7 @@ struct stage {
 
 #define STAGE_NONE_INIT                                                                                                \
     {                                                                                                                  \
-        -1, -1, false                                                                                                        \
+        -1, -1, false                                                                                                  \
     }
 #define STAGE_NONE ((struct stage)STAGE_NONE_INIT)
 

@@ -24,7 +24,8 @@ bool user_namespace_begin_owner(uint32_t uid, struct user_namespace_owner *befor
 /** Goes back, in the parent; ends the process should that fail. */
 void user_namespace_end_owner(const struct user_namespace_owner *before);
 
-/** How many ids a sandbox has: USER_NAMESPACE_IDS, or one less where an ordinary user's are used (rootless/id_map.h). */
+/** How many ids a sandbox has: USER_NAMESPACE_IDS, or one less where an ordinary user's are used (rootless/id_map.h).
+ */
 uint32_t user_namespace_ids(void) MUST_USE;
 
 /** Parent's half: maps 0..user_namespace_ids() - 1 inside to base.. outside, uids and gids. */

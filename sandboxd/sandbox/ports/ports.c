@@ -190,7 +190,7 @@ static void on_timer(void *cookie)
         error_set(&err, ERROR_TIMEOUT, "what serves the sandbox inside takes no connection");
     else
         error_set(&err, ERROR_TIMEOUT, "port %u of the sandbox takes no connection (its listener does not accept)",
-              dial->verb->port);
+                  dial->verb->port);
     fail(dial, &err);
 }
 
@@ -206,7 +206,8 @@ void ports_verb_dial(struct sandbox *sandbox, struct verb *verb)
         return;
     sandbox_touch(sandbox);
     struct port_dial *dial = memory_new(sizeof *dial);
-    *dial = (struct port_dial){.next = ports->dials, .ports = ports, .verb = verb, .family = verb->port == PORTS_GUEST ? FI_FAMILY_GUEST : 4};
+    *dial = (struct port_dial){
+        .next = ports->dials, .ports = ports, .verb = verb, .family = verb->port == PORTS_GUEST ? FI_FAMILY_GUEST : 4};
     ports->dials = dial;
     count(ports, 1);
     dial->timer = loop_timer_start(sandbox->loop, clock_boot_ns() + PORTS_DIAL_MS * NS_A_MS, on_timer, dial);

@@ -15,9 +15,9 @@ bool ports_parse(const char *text, uint16_t *port, struct error *err) MUST_USE;
 #define PORTS_GUEST 0 /* in place of a port: the front inside a sandbox that has one (registry_view.is_guest) */
 
 /** Connects to a port; it counts as use of the sandbox, and wakes it. dialed(cookie, fd, NULL) is called on the calling
- *  loop, later, once: `fd` is a connected, non-blocking TCP socket (of a guest perhaps a UNIX one) and the callee's, who must call ports_hung_up when
- *  it is closed. Or (cookie, -1, err): BAD_GATEWAY nobody listens there, TIMEOUT, NO_CAPACITY, STARTING, GONE,
- * NOT_FOUND. While the loops end it may not be called at all. */
+ *  loop, later, once: `fd` is a connected, non-blocking TCP socket (of a guest perhaps a UNIX one) and the callee's,
+ * who must call ports_hung_up when it is closed. Or (cookie, -1, err): BAD_GATEWAY nobody listens there, TIMEOUT,
+ * NO_CAPACITY, STARTING, GONE, NOT_FOUND. While the loops end it may not be called at all. */
 void ports_dial(struct sandboxes *all, const char *sandbox_id, uint16_t port,
                 void (*dialed)(void *cookie, int fd, const struct error *err), void *cookie);
 

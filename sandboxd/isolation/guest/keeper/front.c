@@ -1,4 +1,5 @@
-/* front.c - the front asks for connections, moves the deadline, ends the sandbox (front_init.h); all else is refused. */
+/* front.c - the front asks for connections, moves the deadline, ends the sandbox (front_init.h); all else is refused.
+ */
 #include "sandboxd/isolation/guest/keeper/keeper.h"
 
 #include "sandboxd/front_init/front_init.h"

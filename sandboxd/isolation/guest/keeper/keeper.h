@@ -1,9 +1,9 @@
 /** keeper.h - parley-keeper, PID 1 around a guest: what its files share. One thread, one epoll set.
  *
  *  It finds what inherit.h says, in the root that namespaces.h says; is told by LI_GUEST which monitor it keeps, and by
- *  LI_BECOME the letter; starts the monitor in cgroup run/e1, so that the sandbox's limits hold all of it; and then gives
- *  the front connections to the guest (front_init.h), keeps the hard deadline, and ends with the monitor. It reads no
- *  byte of what goes through them. Static, libc only: see isolation/guest/guest.h. */
+ *  LI_BECOME the letter; starts the monitor in cgroup run/e1, so that the sandbox's limits hold all of it; and then
+ * gives the front connections to the guest (front_init.h), keeps the hard deadline, and ends with the monitor. It reads
+ * no byte of what goes through them. Static, libc only: see isolation/guest/guest.h. */
 #pragma once
 
 #include "sandboxd/init/inherit.h"

@@ -1,6 +1,6 @@
-/* main.c - parley-keeper: takes over what it inherits, starts its monitor, waits for the guest, then turns the loop until
- * the sandbox ends. Exit code 0: told to terminate, or the guest ended by itself; 10: its hard deadline came; 1: it never
- * was ready, or the monitor failed. */
+/* main.c - parley-keeper: takes over what it inherits, starts its monitor, waits for the guest, then turns the loop
+ * until the sandbox ends. Exit code 0: told to terminate, or the guest ended by itself; 10: its hard deadline came; 1:
+ * it never was ready, or the monitor failed. */
 #include "sandboxd/isolation/guest/keeper/keeper.h"
 
 #include "sandboxd/init/cgroup.h"
@@ -39,8 +39,7 @@ bool keeper_watch(struct keeper *keeper, int fd, struct error *err)
 void keeper_arm(struct keeper *keeper)
 {
     uint64_t due = keeper->end_boot_ns ? keeper->end_boot_ns : keeper->deadline_boot_ns;
-    struct itimerspec when = {
-        .it_value = {.tv_sec = (time_t)(due / SECOND_NS), .tv_nsec = (long)(due % SECOND_NS)}};
+    struct itimerspec when = {.it_value = {.tv_sec = (time_t)(due / SECOND_NS), .tv_nsec = (long)(due % SECOND_NS)}};
     (void)timerfd_settime(keeper->timer, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
@@ -210,8 +209,8 @@ static bool wait_until_up(struct keeper *keeper, struct error *err)
 
 int main(int argc, char *argv[])
 {
-    static struct keeper keeper = {.epoll = -1, .channel = -1, .output = -1, .signals = -1, .timer = -1, .listener = -1,
-                                   .front = -1};
+    static struct keeper keeper = {
+        .epoll = -1, .channel = -1, .output = -1, .signals = -1, .timer = -1, .listener = -1, .front = -1};
     struct error err = {0};
     if (!set_up(&keeper, argc, argv, &err) || !take_guest(&keeper, &err) || !become(&keeper, &err) ||
         !wait_until_up(&keeper, &err) || !front_listen(&keeper, &err))

@@ -19,7 +19,12 @@ static void test_offer(void)
 
 static void test_bad_lists(void)
 {
-    static const char *const BAD[] = {"", ",", "lava", "namespaces,lava", "namespaces namespaces", "namespace",
+    static const char *const BAD[] = {"",
+                                      ",",
+                                      "lava",
+                                      "namespaces,lava",
+                                      "namespaces namespaces",
+                                      "namespace",
                                       "a-name-that-is-longer-than-any-name-of-a-level"};
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
         struct isolation_offer offer = {.count = 3};

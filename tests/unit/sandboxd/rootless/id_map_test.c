@@ -1,4 +1,5 @@
-/* The map of an ordinary user: whole slots without gaps inside, each within one range outside, as the kernel wants it. */
+/* The map of an ordinary user: whole slots without gaps inside, each within one range outside, as the kernel wants it.
+ */
 #include "sandboxd/rootless/id_map.h"
 
 #include "shared/base/text.h"
@@ -8,8 +9,8 @@
 
 static void test_plan(void)
 {
-    const struct subordinate_ranges ranges = {.count = 4,
-                                              .list = {{100000, 65535}, {200000, 65536}, {300000, 200000}, {600000, 65536}}};
+    const struct subordinate_ranges ranges = {
+        .count = 4, .list = {{100000, 65535}, {200000, 65536}, {300000, 200000}, {600000, 65536}}};
     struct id_map map;
     CHECK(id_map_room(&ranges) == 1 + 3 + 1); /* the first is one id too small */
     id_map_plan(&ranges, 1001, 5, &map);
@@ -59,8 +60,9 @@ static void test_what_the_kernel_shows(void)
 
 static void test_what_it_does_not(void)
 {
-    static const char *const TEXTS[] = {"0", "0 0\n", "0 0 1", "0 0 1 1\n", "a 0 1\n", "0 -1 1\n", "0 0 4294967296\n",
-                                        "0 0 1\n\n", "0\t0 1\n", "0 0 1\nrest"};
+    static const char *const TEXTS[] = {
+        "0",         "0 0\n",    "0 0 1",      "0 0 1 1\n", "a 0 1\n", "0 -1 1\n", "0 0 4294967296\n",
+        "0 0 1\n\n", "0\t0 1\n", "0 0 1\nrest"};
     struct error err = {0};
     struct id_map map;
     for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++)

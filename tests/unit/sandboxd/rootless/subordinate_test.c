@@ -1,4 +1,5 @@
-/* Subordinate ids: only whole lines of plain decimals count, nobody else's, and nothing that the kernel would not map. */
+/* Subordinate ids: only whole lines of plain decimals count, nobody else's, and nothing that the kernel would not map.
+ */
 #include "sandboxd/rootless/subordinate.h"
 
 #include "shared/base/fd.h"
@@ -32,7 +33,9 @@ static void test_by_name_and_by_number(void)
 
 static void test_who_is_like_alice(void)
 {
-    CHECK(parse("alic:100000:65536\nalice2:100000:65536\nAlice:1:2\n alice:100000:65536\nalice :100000:65536\n").count == 0);
+    CHECK(
+        parse("alic:100000:65536\nalice2:100000:65536\nAlice:1:2\n alice:100000:65536\nalice :100000:65536\n").count ==
+        0);
     CHECK(parse("01001:100000:65536\n+1001:100000:65536\n10011:100000:65536\n").count == 0);
     struct subordinate_ranges found;
     static const char NOBODYS[] = ":100000:65536\nalice:100000:65536\n";
@@ -44,12 +47,31 @@ static void test_who_is_like_alice(void)
 
 static void test_malformed_lines(void)
 {
-    static const char *const LINES[] = {
-        "alice", "alice:", "alice::", "alice:1", "alice:1:", "alice::1", "alice:100000:65536:", "alice:100000:65536:1",
-        "alice:-1:65536", "alice:100000:-1", "alice:+100000:65536", "alice:1e5:65536", "alice:0x10:65536",
-        "alice: 100000:65536", "alice:100000: 65536", "alice:100000:65536 ", "alice:100000:65536\r", "#alice:100000:65536",
-        "alice:100000:0", "alice:4294967296:1", "alice:1:4294967296", "alice:18446744073709551616:1",
-        "alice:18446744073709551615:18446744073709551615", "alice:99999999999999999999999999:1", "alice,100000,65536"};
+    static const char *const LINES[] = {"alice",
+                                        "alice:",
+                                        "alice::",
+                                        "alice:1",
+                                        "alice:1:",
+                                        "alice::1",
+                                        "alice:100000:65536:",
+                                        "alice:100000:65536:1",
+                                        "alice:-1:65536",
+                                        "alice:100000:-1",
+                                        "alice:+100000:65536",
+                                        "alice:1e5:65536",
+                                        "alice:0x10:65536",
+                                        "alice: 100000:65536",
+                                        "alice:100000: 65536",
+                                        "alice:100000:65536 ",
+                                        "alice:100000:65536\r",
+                                        "#alice:100000:65536",
+                                        "alice:100000:0",
+                                        "alice:4294967296:1",
+                                        "alice:1:4294967296",
+                                        "alice:18446744073709551616:1",
+                                        "alice:18446744073709551615:18446744073709551615",
+                                        "alice:99999999999999999999999999:1",
+                                        "alice,100000,65536"};
     for (size_t i = 0; i < sizeof LINES / sizeof LINES[0]; i++) {
         AUTO_FREE char *text = memory_printf("%s\nalice:700000:65536\n", LINES[i]);
         struct subordinate_ranges found = parse(text);
@@ -73,7 +95,8 @@ static void test_what_the_kernel_would_not_map(void)
     CHECK(parse("alice:4294967295:1\n").count == 0); /* (uid_t)-1 */
     CHECK(parse("alice:4294967294:1\n").count == 1);
     CHECK(parse("alice:4294901760:65536\n").count == 0);
-    struct subordinate_ranges found = parse("alice:100000:10\nalice:100009:10\nalice:99999:2\nalice:90000:50000\nalice:100010:1\n");
+    struct subordinate_ranges found =
+        parse("alice:100000:10\nalice:100009:10\nalice:99999:2\nalice:90000:50000\nalice:100010:1\n");
     CHECK(found.count == 2 && is_range(&found.list[0], 100000, 10) && is_range(&found.list[1], 100010, 1));
 }
 

@@ -93,20 +93,30 @@ static void test_smuggling(void)
     }
 }
 
-/* Chunks of a body that is held, which libh2o's own reader would take in part. Each carries "two", and a request behind it
- * that nobody may see as one. */
+/* Chunks of a body that is held, which libh2o's own reader would take in part. Each carries "two", and a request behind
+ * it that nobody may see as one. */
 static void test_chunk_shapes(void)
 {
     static const char HEAD[] = "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
     static const char BEHIND[] = "GET /hello HTTP/1.1\r\nHost: h\r\n\r\n";
-    const char *const bad[] = {
-        "0x3\r\ntwo\r\n0\r\n\r\n",   "+3\r\ntwo\r\n0\r\n\r\n",     "-1\r\ntwo\r\n0\r\n\r\n",
-        "\r\ntwo\r\n0\r\n\r\n",      " 3\r\ntwo\r\n0\r\n\r\n",     "3junk\r\ntwo\r\n0\r\n\r\n",
-        "3\ntwo\r\n0\r\n\r\n",       "3\r\ntwo\n0\r\n\r\n",        "3\r\ntwo\r\n0\n\r\n",
-        "3\r\ntwo\r\n0\r\n\n",       "3\r\r\ntwo\r\n0\r\n\r\n",    "3\r\ntwo0\r\n\r\n",
-        "3\r\ntwox\r\n0\r\n\r\n",    "3;a\nb\r\ntwo\r\n0\r\n\r\n",  "3;a\rb\r\ntwo\r\n0\r\n\r\n",
-        "3\r\ntwo\r\n0\r\nX\r: y\r\n\r\n", "ffffffffffffffff\r\ntwo\r\n0\r\n\r\n",
-        "10000000000000003\r\ntwo\r\n0\r\n\r\n"};
+    const char *const bad[] = {"0x3\r\ntwo\r\n0\r\n\r\n",
+                               "+3\r\ntwo\r\n0\r\n\r\n",
+                               "-1\r\ntwo\r\n0\r\n\r\n",
+                               "\r\ntwo\r\n0\r\n\r\n",
+                               " 3\r\ntwo\r\n0\r\n\r\n",
+                               "3junk\r\ntwo\r\n0\r\n\r\n",
+                               "3\ntwo\r\n0\r\n\r\n",
+                               "3\r\ntwo\n0\r\n\r\n",
+                               "3\r\ntwo\r\n0\n\r\n",
+                               "3\r\ntwo\r\n0\r\n\n",
+                               "3\r\r\ntwo\r\n0\r\n\r\n",
+                               "3\r\ntwo0\r\n\r\n",
+                               "3\r\ntwox\r\n0\r\n\r\n",
+                               "3;a\nb\r\ntwo\r\n0\r\n\r\n",
+                               "3;a\rb\r\ntwo\r\n0\r\n\r\n",
+                               "3\r\ntwo\r\n0\r\nX\r: y\r\n\r\n",
+                               "ffffffffffffffff\r\ntwo\r\n0\r\n\r\n",
+                               "10000000000000003\r\ntwo\r\n0\r\n\r\n"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         for (int in_pieces = 0; in_pieces < 2; in_pieces++) {
             int fd = client_open();

@@ -164,7 +164,8 @@ static void test_connections(void)
         return;
     }
     expect_current(&life);
-    CHECK(answers(&life, 1, "{\"sandbox\":\"sbx_0123\"}|hello") && answers(&life, 2, "{\"sandbox\":\"sbx_0123\"}|hello"));
+    CHECK(answers(&life, 1, "{\"sandbox\":\"sbx_0123\"}|hello") &&
+          answers(&life, 2, "{\"sandbox\":\"sbx_0123\"}|hello"));
     expect_current(&life); /* another front */
     CHECK(answers(&life, 3, "{\"sandbox\":\"sbx_0123\"}|hello"));
 
