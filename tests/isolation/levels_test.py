@@ -12,6 +12,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
 from parley_testing.guest import Guest  # noqa: E402
+from parley_testing.gvisor import needs_gvisor, settings as gvisor_settings  # noqa: E402
 from parley_testing.levels import Leased  # noqa: E402
 from parley_testing.rootless import RootlessDeployment, RootlessUser, needs_rootless  # noqa: E402
 
@@ -366,6 +367,22 @@ class Rootless(Namespaces):
         cls.deployment = RootlessDeployment(user, PARLEY_WARM="1")
         cls.addClassCleanup(cls.deployment.close)
         super(Namespaces, cls).setUpClass()
+
+
+@needs_gvisor
+class Gvisor(Namespaces):
+    """A kernel in user space around a guest, in a slot as of namespaces."""
+    level = "gvisor"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.deployment = Deployment(**gvisor_settings())
+        cls.addClassCleanup(cls.deployment.close)
+        super(Namespaces, cls).setUpClass()
+
+    @classmethod
+    def make(cls, thread):
+        return Leased(cls.deployment, thread, isolation="gvisor", resources={"memory_mb": 256, "pids": 128})
 
 
 if __name__ == "__main__":
