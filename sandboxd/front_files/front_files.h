@@ -155,7 +155,7 @@ int front_files_edits_seal(const struct files_edit *edits, size_t count, struct 
 bool front_files_edits_read(int fd, struct files_edit **edits, size_t *count, struct error *err) MUST_USE;
 
 /** OPEN's descriptor, for both ends: a regular file, open for reading alone, on a file system whose reads do not wait
- * for a sandbox (overlay, tmpfs, btrfs, ext, xfs; virtiofs where it is the root). ERROR_INVALID. */
+ * for a sandbox (overlay, tmpfs, btrfs, ext, xfs; virtiofs or 9p where it is the root). ERROR_INVALID. */
 bool front_files_descriptor_check(int fd, struct error *err) MUST_USE;
 
 /** A packet being filled with records; for the helper. */

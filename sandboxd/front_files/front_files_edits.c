@@ -125,7 +125,7 @@ bool front_files_edits_read(int fd, struct files_edit **edits, size_t *count, st
     return true;
 }
 
-/* virtiofs, in a virtual machine whose root file system is one: what this process itself runs from is no slower for it
+/* virtiofs, in a virtual machine whose root file system is one, and what gVisor calls its gofer's files: what this process itself runs from is no slower for it
  * than what it is handed. Elsewhere it is FUSE, whose server may be anybody. */
 static bool is_as_own_root(const struct statfs *system)
 {
@@ -149,9 +149,10 @@ bool front_files_descriptor_check(int fd, struct error *err)
     case XFS_SUPER_MAGIC:
         return true;
     case FUSE_SUPER_MAGIC:
+    case V9FS_MAGIC:
         if (is_as_own_root(&system))
             return true;
-        return error_set(err, ERROR_INVALID, "a file of FUSE");
+        return error_set(err, ERROR_INVALID, "a file of FUSE or 9p");
     default:
         return error_set(err, ERROR_INVALID, "a file of file system %lx", (unsigned long)system.f_type);
     }

@@ -373,6 +373,7 @@ class Rootless(Namespaces):
 class Gvisor(Namespaces):
     """A kernel in user space around a guest, in a slot as of namespaces."""
     level = "gvisor"
+    keys_signal = False  # ^C, ^D and the like are no signals in its terminals
 
     @classmethod
     def setUpClass(cls):

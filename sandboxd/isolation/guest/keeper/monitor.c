@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { OPTION_PASSRIGHTS = 83 /* SO_PASSRIGHTS, newer than the headers */ };
 enum { SERIAL = 1, LETTER_BYTES_MAX = 65536, NUMBER_BYTES = 24, READS_A_TURN = 16 };
 static const char READY[] = "guest ready";
 static const uint64_t MS_NS = 1000000, MIB = 1048576;
@@ -208,6 +209,14 @@ static int connect_to_port(uint16_t port)
     return TAKE_FD(fd);
 }
 
+/* What comes from the other end is bytes: a descriptor that is sent with them would be closed by the front, which may
+ * wait for that (socket(7), SO_LINGER). Linux 6.16; before it only who got out of the guest's kernel can send one. */
+static void refuse_descriptors(int fd)
+{
+    const int off = 0;
+    (void)setsockopt(fd, SOL_SOCKET, OPTION_PASSRIGHTS, &off, sizeof off);
+}
+
 int monitor_connect(const struct keeper *keeper)
 {
     int pair[2];
@@ -221,6 +230,7 @@ int monitor_connect(const struct keeper *keeper)
         return -1;
     AUTO_FD int mine = pair[0];
     AUTO_FD int theirs = pair[1];
+    refuse_descriptors(mine);
     if (fd_set_nonblocking(mine, &err) && fd_send_message(keeper->channel, "c", 1, &theirs, 1, &err))
         return TAKE_FD(mine);
     errno = err.system_errno;
