@@ -121,7 +121,8 @@ bool monitor_send_letter(const struct keeper *keeper, int memory, struct error *
     int failed = errno;
     explicit_bzero(letter, sizeof letter);
     errno = failed;
-    return is_sent || error_set_errno(err, ERROR_INTERNAL, "send the guest its letter");
+    bool has_gone = !is_sent && (failed == EPIPE || failed == ECONNRESET); /* its end tells why */
+    return is_sent || has_gone || error_set_errno(err, ERROR_INTERNAL, "send the guest its letter");
 }
 
 /* ---- what it says ---- */
