@@ -2,6 +2,7 @@
 
 #include "sandboxd/sandbox/ports/port_pool.h"
 #include "sandboxd/sandbox/ports/ports.h"
+#include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -83,6 +84,7 @@ static void on_kept(void *cookie, struct loop_watch *upstream)
 {
     struct passage *passage = cookie;
     if (pool_of(passage) == NULL) {
+        fd_hang_up(loop_watch_fd(upstream));
         loop_watch_free(upstream);
         return;
     }
@@ -146,6 +148,7 @@ static void on_dialled(void *cookie, int fd, const struct error *err)
     passage->is_connected = taken >= 0;
     struct http_request *request = passage->is_gone ? NULL : http_request_find(passage->loop, passage->number);
     if (request == NULL) {
+        fd_hang_up(taken);
         end(passage);
     } else if (taken < 0) {
         struct error copy = *err;

@@ -7,6 +7,7 @@
 #include "sandboxd/sandbox/paused_marks.h"
 #include "sandboxd/sandbox/sandbox_internal.h"
 #include "shared/base/clock.h"
+#include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -158,8 +159,7 @@ static void verb_free(struct verb *verb)
     free(verb->data);
     free(verb->origin);
     free(verb->views);
-    if (verb->fd >= 0)
-        close(verb->fd);
+    fd_drop(verb->fd);
     free(verb->kernel_views);
     kernel_ask_free(verb->kernel);
     free(verb);

@@ -394,27 +394,36 @@ static size_t take_descriptors(struct msghdr *message, int to[static FD_MESSAGE_
     return count;
 }
 
+/* As recvmsg(2); `count` descriptors came and were dropped. */
+static ssize_t receive_and_drop(int socket, void *data, size_t size, size_t *count, int depth)
+{
+    union control control = {0};
+    int taken[FD_MESSAGE_FDS];
+    struct iovec piece = {.iov_base = data, .iov_len = size};
+    struct msghdr message = {
+        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    int number = errno;
+    *count = got < 0 ? 0 : take_descriptors(&message, taken, depth);
+    for (size_t i = 0; i < *count && i < FD_MESSAGE_FDS; i++)
+        drop(taken[i], depth);
+    errno = number;
+    return got;
+}
+
 /* What was sent over a UNIX socket and not received holds descriptors, too. After the shutdown no more comes. */
 static void empty(int socket, int depth)
 {
-    union control control = {0};
-    char byte;
-    struct iovec piece = {.iov_base = &byte, .iov_len = sizeof byte};
-    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control.bytes};
+    char bytes[4096];
     bool is_stream = false;
-    int type = 0, taken[FD_MESSAGE_FDS];
+    int type = 0;
     socklen_t size = sizeof type;
     is_stream = getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
     (void)shutdown(socket, SHUT_RDWR);
     for (;;) {
-        message.msg_controllen = sizeof control.bytes;
-        ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-        if ((got < 0 && errno != EINTR) || (got == 0 && is_stream))
-            return;
-        size_t count = got < 0 ? 0 : take_descriptors(&message, taken, depth);
-        for (size_t i = 0; i < count && i < FD_MESSAGE_FDS; i++)
-            drop(taken[i], depth);
-        if (got == 0 && count == 0)
+        size_t count = 0;
+        ssize_t got = receive_and_drop(socket, bytes, sizeof bytes, &count, depth);
+        if ((got < 0 && errno != EINTR) || (got == 0 && (is_stream || count == 0)))
             return;
     }
 }
@@ -460,6 +469,21 @@ void fd_drop_all(const int *fds, size_t count)
 void fd_empty(int socket)
 {
     empty(socket, 0);
+}
+
+void fd_hang_up(int fd)
+{
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX)
+        empty(fd, 0);
+    fd_disarm(fd);
+}
+
+ssize_t fd_receive(int socket, void *data, size_t size)
+{
+    size_t count = 0;
+    return receive_and_drop(socket, data, size, &count, 0);
 }
 
 bool fd_send_message(int socket, const void *data, size_t size, const int *fds, size_t fd_count, struct error *err)

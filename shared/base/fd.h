@@ -68,3 +68,11 @@ void fd_disarm(int fd);
 /** Ends a UNIX socket over which somebody untrusted sends messages, and drops the descriptors of those that were not
  *  received, which closing it would close in our name. Everybody who has this end of it finds it ended. */
 void fd_empty(int socket);
+
+/** Before the close of a connection that somebody untrusted made, whatever its family: fd_empty of a UNIX socket,
+ *  fd_disarm of all others. What was sent arrives. */
+void fd_hang_up(int fd);
+
+/** recv(2) of a stream, without waiting: -1 with errno (EAGAIN: nothing there). Descriptors that came over it, which
+ *  recv would close in our name, are dropped. */
+ssize_t fd_receive(int socket, void *data, size_t size);

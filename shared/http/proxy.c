@@ -2,6 +2,7 @@
 #include "shared/http/proxy.h"
 
 #include "shared/base/clock.h"
+#include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/http/proxy_internal.h"
 
@@ -45,6 +46,8 @@ void http_proxy_order_done(struct http_proxy_order *order)
 static void free_relay(struct http_relay *relay)
 {
     loop_watch_free(relay->pipe);
+    if (relay->upstream != NULL)
+        fd_hang_up(loop_watch_fd(relay->upstream));
     loop_watch_free(relay->upstream);
     loop_timer_cancel(relay->timer);
     http_answer_done(&relay->answer);
@@ -253,7 +256,7 @@ static void on_readable(void *cookie)
 {
     struct http_relay *relay = cookie;
     char data[READ_BYTES];
-    ssize_t got = recv(loop_watch_fd(relay->upstream), data, sizeof data, MSG_DONTWAIT);
+    ssize_t got = fd_receive(loop_watch_fd(relay->upstream), data, sizeof data);
     if (got > 0)
         take(relay, data, (size_t)got);
     else if (got == 0 || (errno != EAGAIN && errno != EINTR))

@@ -1,6 +1,7 @@
 /* proxy_tunnel.c - bytes both ways between a client and the server that said 101: each end's silence, slowness and end
  * is the other's. */
 #include "shared/base/clock.h"
+#include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/http/proxy_internal.h"
 
@@ -126,7 +127,7 @@ static enum moved move_piece(struct flow *flow, int from, int to, size_t *sent)
         return send_held(flow, to, sent);
     if (flow->is_over)
         return WAITS_FOR_SOURCE;
-    ssize_t got = recv(from, piece, sizeof piece, MSG_DONTWAIT);
+    ssize_t got = fd_receive(from, piece, sizeof piece);
     if (got < 0)
         return errno == EAGAIN || errno == EINTR ? WAITS_FOR_SOURCE : BROKEN;
     flow->is_over = got == 0;

@@ -76,6 +76,12 @@ class Ports(OneLiar):
             self.node.check_neighbour()
 
     def test_the_list(self):
+        """... and meanwhile of one whose init says nothing: that is told, and not for ever waited for."""
+        silent, _ = self.node.hostile()
+        status, data = self.node.attack(silent, "listeners", "silent")
+        self.assertEqual(status, 200, data)
+        waiting = http.client.HTTPConnection("127.0.0.1", self.node.port, timeout=60)
+        waiting.request("GET", f"/s/{silent}/ports", None, {"Authorization": "Bearer " + self.node.token_of(silent)})
         for kind in ("route", "null", "fifo", "opath", "udp", "unix", "linger", "own"):
             with self.subTest(kind):
                 self.choose("listeners", kind)
@@ -83,6 +89,11 @@ class Ports(OneLiar):
                 self.assertEqual(status, 500, data)
             self.node.check_neighbour()
         self.assertTrue(self.lines("not a socket that asks for sockets"))
+        answer = waiting.getresponse()
+        data = answer.read()
+        self.assertEqual((answer.status, json.loads(data)["error"]["code"]), (504, "TIMEOUT"), data)
+        waiting.close()
+        self.node.destroy(silent)
 
     def test_a_list_that_is_forged(self):
         self.choose("listeners", "forged")

@@ -1,13 +1,13 @@
 #include "sandboxd/sandbox/ports/port_pool.h"
 
 #include "shared/base/clock.h"
+#include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 #include "shared/capability/capability.h"
 
-#include <errno.h>
+#include <poll.h>
 #include <string.h>
-#include <sys/socket.h>
 
 struct idle {
     struct port_home *home;
@@ -98,12 +98,18 @@ static struct loop_watch *unlink_idle(struct idle *idle)
     return connection;
 }
 
+static void hang_up(struct loop_watch *connection)
+{
+    fd_hang_up(loop_watch_fd(connection));
+    loop_watch_free(connection);
+}
+
 static void drop(struct idle *idle)
 {
     struct port_pool *pool = idle->home->pool;
     char sandbox_id[CAPABILITY_ID_BYTES];
     memcpy(sandbox_id, idle->home->sandbox_id, sizeof sandbox_id);
-    loop_watch_free(unlink_idle(idle));
+    hang_up(unlink_idle(idle));
     ports_hung_up(pool->sandboxes, sandbox_id);
 }
 
@@ -145,11 +151,12 @@ static void on_timer(void *cookie)
         start_timer(pool);
 }
 
-/* Its end or bytes that nobody asked for may be here, and this loop not have looked yet. */
+/* Its end or bytes that nobody asked for may be here, and this loop not have looked yet. They are not peeked at: bytes
+ * from a guest may carry descriptors. */
 static bool is_quiet(const struct idle *idle)
 {
-    char byte;
-    return recv(loop_watch_fd(idle->connection), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+    struct pollfd connection = {.fd = loop_watch_fd(idle->connection), .events = POLLIN | POLLRDHUP};
+    return poll(&connection, 1, 0) == 0;
 }
 
 static struct idle *find_idle(const struct port_home *home, uint16_t port)
@@ -176,7 +183,7 @@ void port_pool_give(struct port_pool *pool, const char *sandbox_id, uint16_t por
 {
     struct port_home *home = make_home(pool, sandbox_id);
     if (home->idle_count >= PORT_POOL_IDLE_MAX || pool->count >= PORT_POOL_ALL_MAX) {
-        loop_watch_free(connection);
+        hang_up(connection);
         drop_home_if_empty(home);
         ports_hung_up(pool->sandboxes, sandbox_id);
         return;

@@ -3,6 +3,7 @@
 #include "sandboxd/sandbox/ports/ports_internal.h"
 
 #include "shared/base/clock.h"
+#include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -103,8 +104,16 @@ static void dial_free(struct port_dial *dial)
     free(dial);
 }
 
+static void hang_up(struct loop_watch *socket)
+{
+    if (socket != NULL)
+        fd_hang_up(loop_watch_fd(socket));
+    loop_watch_free(socket);
+}
+
 static void fail(struct port_dial *dial, const struct error *why)
 {
+    hang_up(TAKE(dial->socket));
     count(dial->ports, -1);
     verb_finish(dial->verb, why);
     dial_free(dial);
@@ -136,7 +145,7 @@ static void ask_init(struct port_dial *dial)
 /* Nobody at 127.0.0.1: perhaps at ::1. What is told in the end is about the first. */
 static void go_on(struct port_dial *dial, int number)
 {
-    loop_watch_free(TAKE(dial->socket));
+    hang_up(TAKE(dial->socket));
     if (dial->family != 4 || number != ECONNREFUSED) {
         refuse(dial, dial->family == 6 ? ECONNREFUSED : number);
         return;

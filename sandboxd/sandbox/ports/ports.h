@@ -8,6 +8,7 @@
 #define PORTS_CONNECTIONS_MAX 512  /* open at once to one sandbox, those that are being made with them */
 #define PORTS_LISTED_MAX      1024 /* listeners that are told, the lowest */
 #define PORTS_DIAL_MS         10000
+#define PORTS_LIST_MS         10000 /* init's, for what asks the kernel; then TIMEOUT */
 
 /** Decimal 1..65535, no leading zero, nothing else: the only reader of a port there is. INVALID. */
 bool ports_parse(const char *text, uint16_t *port, struct error *err) MUST_USE;

@@ -18,7 +18,8 @@ struct ports {
     bool is_known;               /* `list` holds */
     struct port_list list;       /* as told last */
     struct port_watcher *watchers;
-    struct loop_timer *timer; /* of the next look */
+    struct loop_timer *timer;    /* of the next look */
+    struct loop_timer *patience; /* while diag_asked */
 };
 
 struct ports *ports_of(struct sandbox *sandbox) MUST_USE;

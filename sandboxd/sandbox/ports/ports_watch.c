@@ -9,7 +9,7 @@
 #include <errno.h>
 
 enum { WATCHERS_MAX = 64, NOBODY = 65534 /* overflowuid: who has no uid in the sandbox, as this node has none */ };
-static const uint64_t LOOK_NS = 1000000000;
+static const uint64_t LOOK_NS = 1000000000, NS_A_MS = 1000000;
 
 typedef void (*told_function)(uint64_t key, const struct port_list *list, const struct error *err);
 
@@ -148,10 +148,32 @@ static void on_diag(void *cookie)
     look_later(ports);
 }
 
+/* init is not waited for any more. */
+static void stop_waiting(struct ports *ports)
+{
+    loop_timer_cancel(TAKE(ports->patience));
+    ports->diag_asked = false;
+}
+
+static void on_silence(void *cookie)
+{
+    struct ports *ports = cookie;
+    struct error err = {0};
+    ports->patience = NULL;
+    stop_waiting(ports);
+    error_set(&err, ERROR_TIMEOUT, "the sandbox's init has not answered within %d ms; try again", PORTS_LIST_MS);
+    fail_all(ports, &err);
+}
+
 static bool ask_init(struct ports *ports, struct error *err)
 {
     struct front_init_message message = {.type = FI_LISTENERS};
-    ports->diag_asked = ports->diag_asked || sandbox_send(ports->sandbox, &message, -1, err);
+    if (ports->diag_asked)
+        return true;
+    ports->diag_asked = sandbox_send(ports->sandbox, &message, -1, err);
+    if (ports->diag_asked)
+        ports->patience =
+            loop_timer_start(ports->sandbox->loop, clock_boot_ns() + PORTS_LIST_MS * NS_A_MS, on_silence, ports);
     return ports->diag_asked;
 }
 
@@ -186,7 +208,7 @@ void ports_told_listeners(struct sandbox *sandbox, const struct fi_listeners *to
     struct error err = {0};
     if (!ports || !ports->diag_asked || ports->diag)
         return;
-    ports->diag_asked = false;
+    stop_waiting(ports);
     if (told->error_number != 0) {
         errno = told->error_number;
         error_set_errno(&err, ERROR_INTERNAL, "the sandbox's sockets");
@@ -300,13 +322,14 @@ void ports_watch_lost(struct ports *ports, const struct error *why)
 {
     if (!ports->diag_asked)
         return; /* what asks the kernel needs no init */
-    ports->diag_asked = false;
+    stop_waiting(ports);
     fail_all(ports, why);
 }
 
 void ports_watch_free(struct ports *ports, const struct error *err)
 {
     loop_timer_cancel(TAKE(ports->timer));
+    stop_waiting(ports);
     fail_all(ports, err);
     close_diag(ports);
 }

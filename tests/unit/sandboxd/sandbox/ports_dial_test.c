@@ -1,5 +1,6 @@
 /* ports_dial_test.c - a connection to a port, asked of an init that answers well, badly, late, or not at all. */
 #include "sandboxd/sandbox/init_link.h"
+#include "sandboxd/sandbox/ports/port_pool.h"
 #include "sandboxd/sandbox/ports/ports_internal.h"
 #include "shared/base/clock.h"
 #include "shared/base/fd.h"
@@ -62,6 +63,7 @@ static void open_world(struct world *world)
     loop_open(world->loop);
     world->all.registry = registry_new(1);
     world->all.descriptors_max = 4000;
+    world->all.loops[0] = world->loop;
     world->sandbox = (struct sandbox){.all = &world->all, .loop = world->loop, .current = true};
     world->sandbox.link = init_link_new(world->loop, world->run, "init.sock", getuid(), &EVENTS, world);
     world->init = accept4(world->listener, NULL, NULL, SOCK_CLOEXEC);
@@ -262,6 +264,19 @@ static void test_itself(void)
     close_world(&world);
 }
 
+/* Bytes that nobody takes, and a minute in which close(2) waits for that. Its listener stays open. */
+static int lingering(void)
+{
+    static const char bytes[65536];
+    const struct linger minute = {.l_onoff = 1, .l_linger = 60};
+    int listener;
+    int fd = connect_to(listen_somewhere(&listener));
+    while (send(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0) {
+    }
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_LINGER, &minute, sizeof minute) == 0);
+    return fd;
+}
+
 /* One whose close(2) would keep the loop waiting. */
 static void test_lingers(void)
 {
@@ -280,6 +295,39 @@ static void test_lingers(void)
     close(world.fd);
     close(listener);
     close_world(&world);
+}
+
+/* A guest's connection, which is a UNIX one, with a socket in it whose close(2) would keep the loop waiting. */
+static void test_guest_with_descriptors(void)
+{
+    struct world world;
+    struct error err = {0};
+    int ends[2], given[2], full = lingering();
+    open_world(&world);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, given) == 0);
+    CHECK(fd_send_message(ends[0], "x", 1, &full, 1, &err));
+    CHECK(fd_send_message(given[0], "x", 1, &full, 1, &err)); /* of a kind that a guest's connection has not */
+    close(full);
+    alarm(30);
+    dial(&world, PORTS_GUEST);
+    struct fi_dial asked = take_dial(&world);
+    CHECK(asked.family == FI_FAMILY_GUEST && asked.port == 0);
+    answer(&world, asked.number, 0, given[1]);
+    close(given[1]);
+    CHECK(turn_until(&world, 1) && world.error.kind == ERROR_BAD_GATEWAY);
+    dial(&world, PORTS_GUEST);
+    answer(&world, take_dial(&world).number, 0, ends[1]);
+    close(ends[1]);
+    CHECK(turn_until(&world, 2) && world.error.kind == ERROR_NONE && world.fd >= 0);
+    struct port_pool *pool = port_pool_new(world.loop, &world.all); /* as one that is kept, and has said something */
+    port_pool_give(pool, "sbx", PORTS_GUEST, loop_watch_new(world.loop, world.fd));
+    CHECK(port_pool_take(pool, "sbx", PORTS_GUEST) == NULL);
+    port_pool_free(pool);
+    close(ends[0]), close(given[0]);
+    turn_a_little(&world); /* only now the loop closes */
+    close_world(&world);
+    alarm(0);
 }
 
 static void test_lost(void)
@@ -320,6 +368,7 @@ int main(void)
     test_wrong_descriptors();
     test_itself();
     test_lingers();
+    test_guest_with_descriptors();
     test_lost();
     test_bounds();
     return check_done();

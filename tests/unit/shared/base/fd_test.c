@@ -358,6 +358,32 @@ static void test_drop(void)
     alarm(0);
 }
 
+/* A stream: recv would close what comes with its bytes, close(2) what lies in it. */
+static void test_stream_with_descriptors(void)
+{
+    struct error err = {0};
+    int pair[2];
+    char bytes[64];
+    alarm(30);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    int one = lingering(), two = lingering();
+    CHECK(fd_receive(pair[1], bytes, sizeof bytes) == -1 && errno == EAGAIN);
+    CHECK(fd_send_message(pair[0], "one", 3, &one, 1, &err) && fd_send_message(pair[0], "two", 3, &two, 1, &err));
+    close(one);
+    close(two);
+    CHECK(fd_receive(pair[1], bytes, sizeof bytes) == 3 && memcmp(bytes, "one", 3) == 0);
+    fd_hang_up(pair[1]); /* with "two" */
+    close(pair[1]);
+    CHECK(recv(pair[0], bytes, 1, 0) <= 0);
+    close(pair[0]);
+
+    int tcp = lingering(); /* what was sent arrives: only its close does not wait */
+    fd_hang_up(tcp);
+    CHECK(send(tcp, "x", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EAGAIN);
+    close(tcp);
+    alarm(0);
+}
+
 int main(void)
 {
     char template[] = "/tmp/parley-fd-test-XXXXXX";
@@ -375,6 +401,7 @@ int main(void)
     test_messages();
     test_hostile_messages();
     test_drop();
+    test_stream_with_descriptors();
     CHECK(chdir("/") == 0 && fd_remove_tree(folder, NULL) && !is_there(folder));
     return check_done();
 }
