@@ -10,7 +10,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-from parley_testing import Deployment, needs_root  # noqa: E402
+from parley_testing import Deployment, microvm, needs_root  # noqa: E402
 from parley_testing.guest import Guest  # noqa: E402
 from parley_testing.gvisor import needs_gvisor, settings as gvisor_settings  # noqa: E402
 from parley_testing.levels import Leased  # noqa: E402
@@ -384,6 +384,22 @@ class Gvisor(Namespaces):
     @classmethod
     def make(cls, thread):
         return Leased(cls.deployment, thread, isolation="gvisor", resources={"memory_mb": 256, "pids": 128})
+
+
+@microvm.needs_microvm
+class Microvm(Cases, unittest.TestCase):
+    """A machine with a kernel of its own; interpreted here, so that each sandbox takes seconds to come."""
+    level = "microvm"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.deployment = Deployment(programs=microvm.FAST, **microvm.settings())
+        cls.addClassCleanup(cls.deployment.close)
+        super().setUpClass()
+
+    @classmethod
+    def make(cls, thread):
+        return Leased(cls.deployment, thread, isolation="microvm", resources={"memory_mb": 320, "pids": 128})
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing.deployment import BIN, Deployment  # noqa: E402
-from parley_testing.microvm import KERNELS, needs_microvm, settings  # noqa: E402
+from parley_testing.microvm import FAST, KERNELS, needs_microvm, settings  # noqa: E402
 from parley_testing.processes import facts_of, programs_below  # noqa: E402
 
 SLOT = 65536  # ids
@@ -21,7 +21,7 @@ SLOT = 65536  # ids
 class Machine(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.node = Deployment(**settings())
+        cls.node = Deployment(programs=FAST, **settings())
         cls.addClassCleanup(cls.node.close)
         cls.grant = cls.node.negotiate("vm", isolation="microvm", resources={"memory_mb": 384, "pids": 128})
 

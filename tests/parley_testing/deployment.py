@@ -67,7 +67,10 @@ def free_ports():
 
 
 class Deployment:
-    def __init__(self, start=True, **environment):
+    programs = BIN
+
+    def __init__(self, start=True, programs=BIN, **environment):
+        self.programs = programs
         self.folder = tempfile.mkdtemp(prefix="parley-test-")
         self.state = os.path.join(self.folder, "state")
         self.port = free_ports()
@@ -123,7 +126,7 @@ class Deployment:
         options = dict(env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout, text=text)
         if stdin is not None:
             options["stdin"] = stdin
-        return subprocess.run([os.path.join(BIN, "parley"), *arguments], **options, **more)
+        return subprocess.run([os.path.join(self.programs, "parley"), *arguments], **options, **more)
 
     def pids(self, name):
         """Processes of this deployment whose program is `name`."""

@@ -3,9 +3,12 @@ import glob
 import os
 import unittest
 
-from .deployment import ROOT
+from .deployment import BIN, ROOT
 
 KERNELS = glob.glob(os.path.join(ROOT, "build", "microvm-kernel", "boot", "vmlinuz-*"))
+# Where the programs need not be those with sanitizers: all of a guest's are interpreted.
+RELEASE = os.path.join(ROOT, "build", "release", "bin")
+FAST = RELEASE if os.access(os.path.join(RELEASE, "parley-microvm"), os.X_OK) and "PARLEY_TEST_BIN" not in os.environ else BIN
 PROGRAMS = ("/usr/bin/qemu-system-x86_64", "/usr/lib/qemu/virtiofsd")
 
 
