@@ -119,6 +119,74 @@ class HostileFront(unittest.TestCase):
         self.assertGreaterEqual(log.count("the front is ended: "), ended)
 
 
+# Where no sandbox may go, whatever a name's server says: for these its own egress would not even ask.
+FORBIDDEN = ["127.0.0.1", "127.0.0.53", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
+             "0.0.0.1", "224.0.0.1", "255.255.255.255"]
+BREACHES = ["ready-twice", "short", "linger", "flood"]
+if os.environ.get("PARLEY_HOSTILE_ALL"):  # each is a life, and the next one begins later each time
+    BREACHES += ["other-way", "long", "no-type", "count", "for-ever"]
+
+
+class WithWay(Preloaded):
+    options = Hostile.options
+
+    def __init__(self):
+        super().__init__()
+        self.environment["HOSTILE_EGRESS"] = os.path.join(PROGRAMS, "hostile-egress")
+        self.stop()
+        self.start()
+
+    def stop(self):
+        self.child.terminate()
+        self.child.wait(30)
+
+    def kill_egress(self):
+        """The next one is not ours."""
+        with open(f"/proc/{self.child.pid}/task/{self.child.pid}/children") as children:
+            pids = [int(pid) for pid in children.read().split()]
+        [egress] = [pid for pid in pids if os.readlink(f"/proc/{pid}/exe").endswith("/parley-egress")]
+        os.kill(egress, 9)
+
+
+@needs_root
+class HostileEgress(unittest.TestCase):
+    """What has the place of parley-egress can pin public addresses for a sandbox that has names (it is the one to look
+    them up), and nothing else."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.node = WithWay()
+        cls.addClassCleanup(cls.node.close)
+
+    @staticmethod
+    def lines(path):
+        if not os.path.exists(path):
+            return []
+        with open(path) as told:
+            return [line for line in told.read().splitlines() if line]
+
+    def test_what_it_says(self):
+        launcher, mark = self.node.child.pid, self.node.log_mark()
+        before = self.node.descriptors(launcher)
+        with open(self.node.folder + "/egress", "w") as attack:
+            attack.write("\n".join(["good", *FORBIDDEN, "foreign", "stale", *BREACHES, "good"]))
+        self.node.count += 1
+        sandbox = named(self.node.count)
+        answer = self.node.prepare_as(sandbox, "hostile", network={"egress": "allow", "allow": ["example.com"]})
+        self.assertTrue(answer.get("ok"), answer)
+        self.node.kill_egress()
+        path = self.node.folder + "/egress.answer"
+        self.node.wait_for(lambda: "over" in self.lines(path), 60)
+        lines = self.lines(path)
+        self.assertEqual(lines, ["good ok", *(name + " no" for name in (*FORBIDDEN, "foreign", "stale")), *BREACHES,
+                                 "good ok", "over"])
+        self.node.check_neighbour()
+        self.assertEqual((self.node.child.poll(), self.node.child.pid), (None, launcher))
+        self.assertGreaterEqual(self.node.log_since(mark).count("parley-egress is ended: "), len(BREACHES))
+        self.node.destroy(sandbox)
+        self.node.settle(lambda: self.node.descriptors(launcher), before + SPARE_DESCRIPTORS)
+
+
 @needs_root
 class HostileBirths(unittest.TestCase):
     @classmethod
