@@ -1,5 +1,6 @@
 """Terminals and commands over /ws (specs/websocket.md): typing, sizes, signals, drive and watch, replay, tokens that end,
 and coming back after every kind of break."""
+import http.client
 import json
 import os
 import re
@@ -665,9 +666,31 @@ class RawOutput(SocketTest):
         self.assertEqual(len(self.ask("GET", f"/processes/raw/output?raw=stdout&stdout_offset={kept}").body), size - kept)
 
     def test_every_byte_is_right(self):
-        self.assertEqual(self.ask("POST", "/exec", {"cmd": "seq 1 1500000", "id": "numbers", "detach": True}).status, 201)
-        reply = self.ask("GET", "/processes/numbers/output?raw=stdout&follow=1&drive=1", record=False)
-        self.assertEqual(reply.body, b"".join(b"%d\n" % n for n in range(1, 1500001)))
+        command = {"cmd": "echo 0; read go; seq 1 1500000", "id": "numbers", "stdin_open": True, "detach": True}
+        self.assertEqual(self.ask("POST", "/exec", command).status, 201)
+        base = urllib.parse.urlsplit(self.grant["endpoints"]["http"])
+        connection = http.client.HTTPConnection(base.hostname, base.port, timeout=60)
+        connection.request("GET", base.path + "/processes/numbers/output?raw=stdout&follow=1&drive=1",
+                           headers={"Authorization": "Bearer " + self.grant["token"]})
+        answer = connection.getresponse()
+        self.assertEqual(answer.read(2), b"0\n")  # from now on the command waits for this reader
+        self.assertEqual(self.ask("POST", "/processes/numbers/stdin", b"go\n").status, 200)
+        body = answer.read()
+        connection.close()
+        self.assertEqual(body, b"".join(b"%d\n" % n for n in range(1, 1500001)))
+
+    def test_a_word_to_a_driver_with_a_full_socket_stops_nothing(self):
+        size = 3 << 20
+        with Session(self.grant["endpoints"]["ws"], self.grant["token"], receive_buffer=65536) as session:
+            id = session.start(cmd=f"head -c {size} /dev/zero", bin=True)["id"]
+            until = time.monotonic() + 20  # nothing more comes that would have the rest looked at
+            while self.ask("GET", f"/processes/{id}").json["state"] != "ended" and time.monotonic() < until:
+                time.sleep(0.02)
+            until = time.monotonic() + 20
+            while session.position["stdout"] < size and time.monotonic() < until:
+                session.tell("ping")
+                session.next(20)
+            self.assertEqual(len(session.output), size)
 
     def test_it_does_not_wait_for_the_other_stream(self):
         self.assertEqual(self.ask("POST", "/exec", {"cmd": "sleep 0.5; head -c 20000000 /dev/zero >&2; echo end",

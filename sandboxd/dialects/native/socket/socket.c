@@ -66,7 +66,9 @@ void socket_session_send(struct socket_session *session, const struct text *text
     if (session->over)
         return;
     size_t size = text->length - (text->data[text->length - 1] == '\n');
-    session->full = http_websocket_send(session->socket, true, text->data, size) >= HTTP_WEBSOCKET_FULL_BYTES;
+    /* Only `drained` takes it back: it is drained that goes on with the output, and only when it was full. */
+    if (http_websocket_send(session->socket, true, text->data, size) >= HTTP_WEBSOCKET_FULL_BYTES)
+        session->full = true;
 }
 
 void socket_session_tell(struct socket_session *session, const struct error *err)
