@@ -147,6 +147,7 @@ static void clear(struct http_request *request)
 {
     free(request->protocol_bearer);
     free(request->late_credential);
+    free(request->query_came);
     free(request->query_token);
     http_match_done(&request->match);
     http_head_done(&request->head);
