@@ -19,7 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 FUZZ_SECONDS = int(os.environ.get("PARLEY_FUZZ_SECONDS", "2"))
 PROGRAM_TIMEOUT_S = 240
-PROGRAMS_AT_ONCE = 5  # most of them wait for most of their time
+PROGRAMS_AT_ONCE = 6  # most of them wait for most of their time
 REPLIES = os.path.join(ROOT, "build", "replies.jsonl")
 
 
