@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { RIG_DEADLINE_MS = 60000, RIG_SUMMARY_BYTES = 1 << 16 };
+enum { RIG_DEADLINE_MS = 60000, RIG_SUMMARY_BYTES = 1 << 16, RIG_END_BYTES = 4096 };
 
 struct rig {
     pid_t pid;
@@ -230,7 +230,11 @@ static inline void rig_add_text(struct rig *rig, char kind, json_t *text)
     else
         rig_add(rig, head, 2);
     rig->last_kind = kind;
-    rig_add(rig, json_string_value(text), json_string_length(text));
+    /* What runs on until it is interrupted may say much: its end must find room. */
+    length = strlen(rig->summary);
+    size_t room = length < RIG_SUMMARY_BYTES - RIG_END_BYTES ? RIG_SUMMARY_BYTES - RIG_END_BYTES - length : 0;
+    size_t size = json_string_length(text);
+    rig_add(rig, json_string_value(text), size < room ? size : room);
     rig_add(rig, "]", 1);
 }
 
