@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 static const struct {
-    const char *program, *library, *version, *package;
+    const char *program, *name, *version, *package;
 } STATIC_LIBS[] = {
 #include "clients/cli/static_libs.inc"
 };
@@ -116,7 +116,7 @@ static bool gather_shared(json_t *rows, struct error *err)
 static void gather_static(json_t *rows)
 {
     for (size_t i = 0; i < sizeof STATIC_LIBS / sizeof STATIC_LIBS[0]; i++) {
-        json_t *row = row_of(rows, STATIC_LIBS[i].library, STATIC_LIBS[i].version);
+        json_t *row = row_of(rows, STATIC_LIBS[i].name, STATIC_LIBS[i].version);
         json_object_set_new(row, "version", json_string(STATIC_LIBS[i].version));
         json_object_set_new(row, "package", json_string(STATIC_LIBS[i].package));
         json_object_set_new(row, "linked", json_string("static"));

@@ -109,6 +109,8 @@ struct isolation_backend {
     unsigned lacks;            /* bits of enum isolation_lack */
     const char *note;          /* how it holds limits otherwise than namespaces does, for doctor; NULL: as that */
     uint64_t memory_min_bytes; /* the least that a sandbox can be had with; 0: no more than others */
+    uint32_t tasks_a_process, tasks_of_its_own; /* of the host, which isolation_limits.pids counts: for each process of
+                                                   the sandbox (0: that one), and for what keeps it */
     /** Prepares the host once (own cgroup subtree, skeletons); a layer that cannot be had is an error. */
     bool (*start)(const char *state_folder, struct error *err);
     /** Tells each layer; returns how many. Changes nothing. */

@@ -162,7 +162,7 @@ static bool become(struct sandboxes *all, struct sandbox *sandbox, struct error 
     const struct fl_limits *limits = &record->limits;
     struct isolation_life life = {
         .hostname = record->hostname,
-        .limits = {.cpu_milli = limits->cpu_milli, .pids = limits->pids, .memory_bytes = limits->memory_bytes},
+        .limits = sandboxes_kernel_limits(sandbox->backend, limits),
         .shared_bytes = isolation_shared_bytes(limits->memory_bytes),
         .deadline_boot_ns = record->deadline_boot_ns,
         .uid = record->uid,

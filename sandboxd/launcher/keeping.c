@@ -22,11 +22,18 @@ static bool limit_disk(struct sandboxes *all, const struct sandbox *sandbox, uin
     return from == to || (has_area(sandbox, err) && storage_area_limit(all->house.storage, &sandbox->area, to, err));
 }
 
+struct isolation_limits sandboxes_kernel_limits(const struct isolation_backend *backend, const struct fl_limits *limits)
+{
+    uint32_t each = backend->tasks_a_process ? backend->tasks_a_process : 1;
+    return (struct isolation_limits){.cpu_milli = limits->cpu_milli,
+                                     .pids = limits->pids * each + backend->tasks_of_its_own,
+                                     .memory_bytes = limits->memory_bytes};
+}
+
 static bool limit_rest(const struct sandbox *sandbox, const struct fl_limits *limits, struct error *err)
 {
     const struct fl_limits *now = &sandbox->record.limits;
-    struct isolation_limits wanted = {
-        .cpu_milli = limits->cpu_milli, .pids = limits->pids, .memory_bytes = limits->memory_bytes};
+    struct isolation_limits wanted = sandboxes_kernel_limits(sandbox->backend, limits);
     bool is_same =
         limits->cpu_milli == now->cpu_milli && limits->pids == now->pids && limits->memory_bytes == now->memory_bytes;
     return is_same || sandbox->backend->limit(sandbox->record.slot, &wanted, err);
@@ -35,8 +42,7 @@ static bool limit_rest(const struct sandbox *sandbox, const struct fl_limits *li
 static void put_back(struct sandboxes *all, const struct sandbox *sandbox, uint64_t disk_bytes)
 {
     const struct fl_limits *before = &sandbox->record.limits;
-    struct isolation_limits rest = {
-        .cpu_milli = before->cpu_milli, .pids = before->pids, .memory_bytes = before->memory_bytes};
+    struct isolation_limits rest = sandboxes_kernel_limits(sandbox->backend, before);
     struct error why = {0};
     if (!limit_disk(all, sandbox, disk_bytes, before->disk_bytes, &why) ||
         !sandbox->backend->limit(sandbox->record.slot, &rest, &why))

@@ -27,6 +27,10 @@ void sandbox_find_reason(struct sandbox *sandbox);
 char *sandbox_folder(const struct sandboxes *all, uint32_t slot);
 uint64_t sandbox_boot_of_wall(int64_t wall_ms);
 
+/** What the kernel's groups are to hold it to: its own limits, in the tasks of the host that its backend needs for them. */
+struct isolation_limits sandboxes_kernel_limits(const struct isolation_backend *backend,
+                                                const struct fl_limits *limits);
+
 /** Adds the sandbox to those to be born. Owns `birth`. */
 void birth_queue(struct sandboxes *all, struct birth *birth, bool is_first);
 /** Begins one for the pool, or notes that it cannot. */

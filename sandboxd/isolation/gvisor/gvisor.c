@@ -18,6 +18,9 @@
 static const char RUNSC[] = "/usr/bin/runsc";
 static const char HOW[] = "install the package runsc (apt install runsc)";
 
+/* Its kernel has no limit of processes, and takes threads of the host for each (10 to 13 with ptrace, and some 50
+ * for itself); where it gets none it ends. So the host's limit lets it have those that were asked for, and is the wall
+ * behind which a fork bomb ends its own sandbox. */
 enum { TASKS_A_PROCESS = 16, TASKS_OF_ITS_OWN = 256 };
 
 static struct guest_host host = GUEST_HOST_NONE_INIT;
@@ -111,30 +114,6 @@ static bool begin(const struct isolation_plan *plan, struct isolation_sandbox *m
     return guest_begin(&host, &order, plan, made, err);
 }
 
-/* Its kernel has no limit of processes, and takes threads of the host for each (10 to 13 with ptrace, and some 50
- * for itself); where it gets none it ends. So the host's limit lets it have those that were asked for, and is the wall
- * behind which a fork bomb ends its own sandbox. */
-static struct isolation_limits widen(const struct isolation_limits *asked)
-{
-    struct isolation_limits wide = *asked;
-    wide.pids = asked->pids * TASKS_A_PROCESS + TASKS_OF_ITS_OWN;
-    return wide;
-}
-
-static bool become(uint32_t slot, uint32_t uid_base, struct isolation_sandbox *warm, const struct isolation_life *life,
-                   struct error *err)
-{
-    struct isolation_life wide = *life;
-    wide.limits = widen(&life->limits);
-    return namespaces_become(slot, uid_base, warm, &wide, err);
-}
-
-static bool limit(uint32_t slot, const struct isolation_limits *limits, struct error *err)
-{
-    const struct isolation_limits wide = widen(limits);
-    return namespaces_limit(slot, &wide, err);
-}
-
 static void stop(void)
 {
     guest_stop(&host);
@@ -148,13 +127,15 @@ const struct isolation_backend isolation_gvisor = {
     .note =
         "pids: not exactly, about so many processes before a fork bomb ends the sandbox; memory: beyond it ends the "
         "sandbox, not the command; no io_uring, no other kernel than its own (4.4)",
+    .tasks_a_process = TASKS_A_PROCESS,
+    .tasks_of_its_own = TASKS_OF_ITS_OWN,
     .start = start,
     .probe = probe,
     .begin = begin,
     .is_warm = namespaces_is_warm,
-    .become = become,
+    .become = namespaces_become,
     .is_ready = namespaces_is_ready,
-    .limit = limit,
+    .limit = namespaces_limit,
     .adopt = namespaces_adopt,
     .kill = namespaces_kill,
     .remove = namespaces_remove,

@@ -14,6 +14,8 @@
 #define TEXT(number)  TEXT_(number)
 #define TEXT_(number) #number
 
+/* Processes are counted in the guest, where its front's threads are some of them; of the host's there are the threads
+ * of monitor and file server, which are fewer than those. Both limits are the same number. */
 enum { TASKS_OF_FRONT = 64 };
 
 static struct guest_host host = GUEST_HOST_NONE_INIT;
@@ -84,29 +86,6 @@ static bool begin(const struct isolation_plan *plan, struct isolation_sandbox *m
     return guest_begin(&host, &order, plan, made, err);
 }
 
-/* Processes are counted in the guest, where its front's threads are some of them; of the host's there are the threads
- * of monitor and file server, which are fewer than those. Both limits are the same number. */
-static struct isolation_limits widen(const struct isolation_limits *asked)
-{
-    struct isolation_limits wide = *asked;
-    wide.pids += TASKS_OF_FRONT;
-    return wide;
-}
-
-static bool become(uint32_t slot, uint32_t uid_base, struct isolation_sandbox *warm, const struct isolation_life *life,
-                   struct error *err)
-{
-    struct isolation_life wide = *life;
-    wide.limits = widen(&life->limits);
-    return namespaces_become(slot, uid_base, warm, &wide, err);
-}
-
-static bool limit(uint32_t slot, const struct isolation_limits *limits, struct error *err)
-{
-    const struct isolation_limits wide = widen(limits);
-    return namespaces_limit(slot, &wide, err);
-}
-
 static void stop(void)
 {
     guest_stop(&host);
@@ -119,13 +98,14 @@ const struct isolation_backend isolation_microvm = {
              ISOLATION_NO_ENTRYPOINT | ISOLATION_NO_RESIZE,
     .note = "memory: 128 MiB of it are the monitor's; pids: those at the start count, later ones do not; slow (TCG)",
     .memory_min_bytes = VMM_SANDBOX_MIN_BYTES,
+    .tasks_of_its_own = TASKS_OF_FRONT,
     .start = start,
     .probe = probe,
     .begin = begin,
     .is_warm = namespaces_is_warm,
-    .become = become,
+    .become = namespaces_become,
     .is_ready = namespaces_is_ready,
-    .limit = limit,
+    .limit = namespaces_limit,
     .adopt = namespaces_adopt,
     .kill = namespaces_kill,
     .remove = namespaces_remove,

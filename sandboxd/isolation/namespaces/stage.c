@@ -1,5 +1,7 @@
 #include "sandboxd/isolation/namespaces/stage.h"
 
+#include "sandboxd/isolation/device_rows.h"
+
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
 
@@ -20,21 +22,6 @@ static const char *const FOLDERS[] = {STAGE_ROOT,  STAGE_USR, STAGE_AREA,   STAG
 /* --- of a slot: names below its folder --- */
 
 static const char *const SLOT_FOLDERS[] = {"dev", "dev/pts", "dev/shm", "nothing"};
-
-/* The harmless ones. They are the kernel's: it matters nothing whose mount they lie on. */
-static const struct node_row {
-    const char *path;
-    unsigned major, minor;
-} NODES[] = {{"dev/null", 1, 3},   {"dev/zero", 1, 5},    {"dev/full", 1, 7},
-             {"dev/random", 1, 8}, {"dev/urandom", 1, 9}, {"dev/tty", 5, 0}};
-
-static const struct link_row {
-    const char *path, *to;
-} LINKS[] = {{"dev/ptmx", "pts/ptmx"},
-             {"dev/fd", "/proc/self/fd"},
-             {"dev/stdin", "/proc/self/fd/0"},
-             {"dev/stdout", "/proc/self/fd/1"},
-             {"dev/stderr", "/proc/self/fd/2"}};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 

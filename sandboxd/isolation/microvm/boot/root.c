@@ -2,6 +2,7 @@
  * written stays there, within the sandbox's disk limit; the kernel's own file systems are fresh ones. */
 #include "sandboxd/isolation/microvm/boot/boot.h"
 
+#include "sandboxd/isolation/device_rows.h"
 #include "sandboxd/isolation/microvm/vmm.h"
 
 #include <errno.h>
@@ -23,20 +24,6 @@ static const struct mount_row {
     {"tmpfs", "dev/shm", "mode=1777,size=64m", MS_NOSUID | MS_NODEV, 01777},
     {"tmpfs", "run", "mode=0755,size=16m", MS_NOSUID | MS_NODEV, 0755},
 };
-
-static const struct node_row {
-    const char *path;
-    unsigned major, minor;
-} NODES[] = {{"dev/null", 1, 3},   {"dev/zero", 1, 5},    {"dev/full", 1, 7},
-             {"dev/random", 1, 8}, {"dev/urandom", 1, 9}, {"dev/tty", 5, 0}};
-
-static const struct link_row {
-    const char *path, *to;
-} LINKS[] = {{"dev/ptmx", "pts/ptmx"},
-             {"dev/fd", "/proc/self/fd"},
-             {"dev/stdin", "/proc/self/fd/0"},
-             {"dev/stdout", "/proc/self/fd/1"},
-             {"dev/stderr", "/proc/self/fd/2"}};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
