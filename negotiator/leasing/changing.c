@@ -1,5 +1,6 @@
 #include "negotiator/leasing/changing.h"
 
+#include "negotiator/leasing/incidents/freeze.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
@@ -187,6 +188,9 @@ static bool check(struct work *work, struct changing *changing)
     changing->needs_node =
         changing->verb != CHANGING_UPDATE || has_resources(&changing->wanted.resources) || changing->wanted.network;
     if (!policy_check_egress(work->leasing, caller->principal.role, changing->wanted.network, &changing->refusal))
+        return false;
+    bool wakes = changing->verb == CHANGING_RESUME && !changing->is_incidents;
+    if (wakes && !freeze_allows(work, changing->sandbox.principal, &changing->refusal))
         return false;
     return is_open(changing) && is_name_free(work, changing) && (!changing->needs_node || is_reachable(work, changing));
 }

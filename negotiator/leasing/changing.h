@@ -20,6 +20,7 @@ struct changing {
     struct caller caller;
     char sandbox_id[RANDOM_ID_BYTES];
     struct wanted wanted;
+    bool is_incidents; /* RESUME: by who closes an incident, which keeps all others from it */
     void (*answered)(void *cookie, struct changing *changing); /* on the ledger thread; the callee's from then on */
     void *cookie;
 

@@ -1,6 +1,7 @@
 #include "negotiator/leasing/leasing.h"
 
 #include "negotiator/leasing/allowance.h"
+#include "negotiator/leasing/incidents/freeze.h"
 #include "negotiator/leasing/keeping/keeping.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/marks.h"
@@ -38,6 +39,7 @@ struct leasing *leasing_new(const struct leasing_options *options)
     leasing->marks = marks_new();
     leasing->revocations = revocations_new();
     leasing->allowance = allowance_new();
+    leasing->freeze = freeze_new();
     return leasing;
 }
 
@@ -55,6 +57,7 @@ void leasing_free(struct leasing *leasing)
     revocations_free(leasing->revocations);
     marks_free(leasing->marks);
     allowance_free(leasing->allowance);
+    freeze_free(leasing->freeze);
     strangers_free(leasing->strangers);
     key_done(&leasing->master);
     key_done(&leasing->audit_key);

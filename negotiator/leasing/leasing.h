@@ -219,6 +219,10 @@ void leasing_refused(struct leasing *leasing, const struct leasing_refusal *refu
 /** Whether policy lets the role begin with that template. Any thread. */
 bool leasing_allows_template(const struct leasing *leasing, enum role role, const char *name) MUST_USE;
 
+/** Whether something may be issued to that principal, as far as incidents go: ERROR_FROZEN names one that is open. For
+ *  who issues without a rule. Any thread. */
+bool leasing_allows_issuing(struct leasing *leasing, const char *principal, struct error *refusal) MUST_USE;
+
 /** The key of the audit chain (ledger/audit.h), for proving it; lives as long as `leasing`. Any thread. */
 const struct key *leasing_audit_key(const struct leasing *leasing) MUST_USE;
 

@@ -28,6 +28,7 @@ struct changes {
 };
 
 struct keeping;
+struct freeze;
 struct volumes_question;
 
 #define LEASING_POLICY_TEXTS 4
@@ -46,6 +47,7 @@ struct leasing {
     struct marks *marks;                      /* ledger thread */
     struct revocations *revocations;          /* ledger thread */
     struct allowance *allowance;              /* ledger thread */
+    struct freeze *freeze;                    /* its own lock (incidents/) */
     struct presence presence;                 /* ledger thread */
     struct reaper reaper;                     /* ledger thread */
     struct changes changes;                   /* ledger thread */
@@ -118,6 +120,8 @@ void settle_tell(struct leasing *leasing, const char *id, const struct error *ou
 
 /** A negotiation is granted: fills its claims and adds the rows of their family, and the record, to the change. */
 bool negotiate_grant(struct work *work, struct negotiation *negotiation) MUST_USE;
+/** Whether no incident keeps the token from being issued: to who asks, and for whom; sets the refusal. */
+bool negotiate_is_unfrozen(struct work *work, struct negotiation *negotiation) MUST_USE;
 /** What a role's policy gives at most. */
 bool negotiate_policy(struct scope_set *allowed) MUST_USE;
 /** Sets iat and exp of the claims, whose other fields are set. */

@@ -1,4 +1,5 @@
 #include "negotiator/leasing/families.h"
+#include "negotiator/leasing/incidents/freeze.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/marks.h"
 #include "shared/base/text.h"
@@ -136,6 +137,13 @@ bool negotiate_remember(struct work *work, const struct negotiation *n, struct o
         return error_set(work->err, ERROR_INTERNAL, "an Idempotency-Key's row does not fit");
     store_put_once(work, n->idempotency, &once);
     return true;
+}
+
+bool negotiate_is_unfrozen(struct work *work, struct negotiation *n)
+{
+    const char *who = n->caller.principal.name, *owner = caller_owner(&n->caller);
+    return freeze_allows(work, owner, &n->refusal) &&
+           (strcmp(who, owner) == 0 || freeze_allows(work, who, &n->refusal));
 }
 
 /* --- attaching --- */
@@ -318,7 +326,7 @@ static bool decide_again(struct work *work, struct negotiation *n, bool held, st
 static bool decide(struct work *work, struct negotiation *n)
 {
     struct once once = {.revision = 0};
-    if (!caller_may(&n->caller, ROLE_USER, &n->refusal))
+    if (!caller_may(&n->caller, ROLE_USER, &n->refusal) || !negotiate_is_unfrozen(work, n))
         return false;
     if (n->idempotency[0] && !store_get_once(work, n->idempotency, &once))
         return false;

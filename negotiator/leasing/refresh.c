@@ -1,5 +1,6 @@
 /* refresh.c - a token for its successor (protocol.md, 2): rotation, the same answer to a lost reply, and leaks. */
 #include "negotiator/leasing/families.h"
+#include "negotiator/leasing/incidents/freeze.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/marks.h"
 #include "negotiator/leasing/presented.h"
@@ -167,6 +168,7 @@ static bool decide(struct work *work, struct refreshing *r)
     AUTO_PRESENTED presented = {.grace_s = GRACE_S};
     const struct capability_claims *old = &presented.claims;
     if (!caller_may(&n->caller, ROLE_USER, &n->refusal) || !judge(work, r, &presented) ||
+        !negotiate_is_unfrozen(work, n) || !freeze_allows(work, n->sandbox.principal, &n->refusal) ||
         !find_family(work, r, old, &family))
         return false;
     bool is_current = strcmp(old->jti, family.jti) == 0, is_previous = strcmp(old->jti, family.previous) == 0;

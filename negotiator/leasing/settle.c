@@ -155,6 +155,16 @@ static bool read_lease_again(struct work *work, struct negotiation *creator)
     return true;
 }
 
+/* An incident may have been opened meanwhile: the sandbox is there, but nothing is issued for it. */
+static bool grant_creator(struct work *work, struct settling *settling, struct negotiation *creator)
+{
+    creator->refusal = (struct error){0};
+    if (negotiate_is_unfrozen(work, creator))
+        return negotiate_grant(work, creator);
+    settling->outcome = creator->refusal;
+    return creator->refusal.kind != ERROR_NONE && negotiate_audit(work, creator);
+}
+
 static bool settle_active(struct work *work, struct settling *settling, struct sandbox *sandbox)
 {
     const struct leasing_nodes *nodes = &work->leasing->options.nodes;
@@ -186,7 +196,7 @@ static bool settle_active(struct work *work, struct settling *settling, struct s
         return store_audit(work, NULL, &record);
     enum node_life life = nodes->find(nodes->context, sandbox->node, creator->url);
     (void)life; /* it has just answered */
-    return negotiate_grant(work, creator);
+    return grant_creator(work, settling, creator);
 }
 
 static enum kv_outcome settle_rule(struct kv *kv, void *argument, struct error *err)

@@ -38,6 +38,7 @@ static const struct kind_row KINDS[ERROR_KINDS] = {
     [ERROR_NODE_UNREACHABLE] = {"NODE_UNREACHABLE", 503, true},
     [ERROR_TIMEOUT] = {"TIMEOUT", 504, true},
     [ERROR_DISK_FULL] = {"DISK_FULL", 507, false},
+    [ERROR_FROZEN] = {"FROZEN", 403, false},
 };
 
 /* What vsnprintf or snprintf wrote: `length` is what it wanted. A cut must not halve a UTF-8 sequence, for such a

@@ -34,6 +34,8 @@ enum error_kind {
     ERROR_NODE_UNREACHABLE,  /* 503 */
     ERROR_TIMEOUT,           /* 504 */
     ERROR_DISK_FULL,         /* 507 */
+    ERROR_FROZEN,            /* 403: an open incident; the sentence names it. New kinds come last: numbers are kept
+                                between programs of before and after an upgrade */
     ERROR_KINDS
 };
 

@@ -38,6 +38,7 @@ static const struct {
     {ERROR_NODE_UNREACHABLE, "NODE_UNREACHABLE", 503, true},
     {ERROR_TIMEOUT, "TIMEOUT", 504, true},
     {ERROR_DISK_FULL, "DISK_FULL", 507, false},
+    {ERROR_FROZEN, "FROZEN", 403, false},
 };
 
 static void test_table(void)
