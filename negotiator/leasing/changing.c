@@ -187,7 +187,8 @@ static bool check(struct work *work, struct changing *changing)
         return error_set(&changing->refusal, ERROR_NOT_FOUND, "no sandbox %s", changing->sandbox_id);
     changing->needs_node =
         changing->verb != CHANGING_UPDATE || has_resources(&changing->wanted.resources) || changing->wanted.network;
-    if (!policy_check_egress(work->leasing, caller->principal.role, changing->wanted.network, &changing->refusal))
+    struct policy_subject who = policy_subject(caller, NULL);
+    if (!policy_check_egress(work->leasing, &who, changing->wanted.network, &changing->refusal))
         return false;
     bool wakes = changing->verb == CHANGING_RESUME && !changing->is_incidents;
     if (wakes && !freeze_allows(work, changing->sandbox.principal, &changing->refusal))

@@ -72,7 +72,7 @@ static bool begin_with(struct work *work, struct negotiation *n)
 {
     struct snapshot snapshot = {.revision = 0};
     struct sandbox *sandbox = &n->sandbox;
-    enum role role = n->caller.principal.role;
+    struct policy_subject who = policy_subject(&n->caller, n->wanted.actor);
     if (n->wanted.snapshot[0]) {
         if (!snapshot_find(work, &n->caller, n->wanted.snapshot, &snapshot, &n->refusal))
             return false;
@@ -81,9 +81,9 @@ static bool begin_with(struct work *work, struct negotiation *n)
         memcpy(sandbox->template_name, snapshot.template_name, sizeof sandbox->template_name);
         memcpy(sandbox->node, snapshot.node, sizeof sandbox->node);
     }
-    sandbox->has_root = policy_gives_root(work->leasing, role);
-    return policy_check_template(work->leasing, role, sandbox->template_name, &n->refusal) &&
-           policy_check_egress(work->leasing, role, sandbox->network, &n->refusal);
+    sandbox->has_root = policy_gives_root(work->leasing, &who);
+    return policy_check_template(work->leasing, &who, sandbox->template_name, &n->refusal) &&
+           policy_check_egress(work->leasing, &who, sandbox->network, &n->refusal);
 }
 
 /* Once, however often a conflict runs the rule again: the node counts each place as used. */

@@ -1,6 +1,7 @@
 /** leasing_internal.h - what the files of this folder share. */
 #pragma once
 
+#include "negotiator/leasing/policy/policy.h"
 #include "negotiator/leasing/presence.h"
 #include "negotiator/leasing/retention.h"
 #include "negotiator/leasing/starting.h"
@@ -122,8 +123,6 @@ void settle_tell(struct leasing *leasing, const char *id, const struct error *ou
 bool negotiate_grant(struct work *work, struct negotiation *negotiation) MUST_USE;
 /** Whether no incident keeps the token from being issued: to who asks, and for whom; sets the refusal. */
 bool negotiate_is_unfrozen(struct work *work, struct negotiation *negotiation) MUST_USE;
-/** What a role's policy gives at most. */
-bool negotiate_policy(struct scope_set *allowed) MUST_USE;
 /** Sets iat and exp of the claims, whose other fields are set. */
 void negotiate_times(struct work *work, struct negotiation *negotiation);
 /** Whether a token of these times is of use; sets the refusal. */
@@ -142,17 +141,6 @@ void negotiate_submit(struct negotiation *negotiation);
 void negotiate_answer(struct negotiation *negotiation);
 /** The record of an issue or refusal. */
 bool negotiate_audit(struct work *work, const struct negotiation *negotiation) MUST_USE;
-
-/* policy.c */
-
-/** Whether that role may begin with the template; the refusal says what it may. */
-bool policy_check_template(const struct leasing *leasing, enum role role, const char *name,
-                           struct error *refusal) MUST_USE;
-/** Whether that role may let a sandbox reach so much; `network` as a row has it, NULL: nothing. */
-bool policy_check_egress(const struct leasing *leasing, enum role role, const json_t *network,
-                         struct error *refusal) MUST_USE;
-/** Whether sandboxes that this role negotiates may run commands as root. */
-bool policy_gives_root(const struct leasing *leasing, enum role role) MUST_USE;
 
 /* creating.c */
 

@@ -7,9 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a role's policy gives at most (protocol.md, 3). */
-static const char SCOPES_ALLOWED[] = "fs:rw shell process code port snapshot";
-
 static int64_t or_default(int64_t value, int64_t fallback)
 {
     return value ? value : fallback;
@@ -33,21 +30,15 @@ static void forget_answer(struct negotiation *n)
 
 /* --- the grant --- */
 
-bool negotiate_policy(struct scope_set *allowed)
-{
-    return scope_parse(allowed, SCOPES_ALLOWED, strlen(SCOPES_ALLOWED), SCOPE_UNKNOWN_REFUSED, NULL);
-}
-
-static bool grant_scopes(struct scope_set *to, const struct wanted *wanted)
+static void grant_scopes(const struct work *work, const struct negotiation *n, struct scope_set *to)
 {
     struct scope_set allowed;
-    if (!negotiate_policy(&allowed))
-        return false;
-    if (wanted->scopes_given)
-        scope_intersect(to, &wanted->scopes, &allowed);
+    struct policy_subject who = policy_subject(&n->caller, n->wanted.actor);
+    policy_scopes(work->leasing, &who, &allowed);
+    if (n->wanted.scopes_given)
+        scope_intersect(to, &n->wanted.scopes, &allowed);
     else
         scope_copy(to, &allowed);
-    return true;
 }
 
 void negotiate_times(struct work *work, struct negotiation *n)
@@ -55,7 +46,8 @@ void negotiate_times(struct work *work, struct negotiation *n)
     const struct wanted_limits *limits = &work->leasing->options.limits;
     struct capability_claims *claims = &n->claims;
     int64_t end = n->lease.max_expires_at / 1000;
-    int64_t ttl = smaller(or_default(n->wanted.ttl_s, limits->ttl_default_s), limits->ttl_max_s);
+    struct policy_subject who = policy_subject(&n->caller, claims->actor);
+    int64_t ttl = smaller(or_default(n->wanted.ttl_s, limits->ttl_default_s), policy_ttl_max(work->leasing, &who));
     claims->issued_at = marks_iat(work, claims);
     claims->expires_at = claims->long_lived ? end : smaller(claims->issued_at + ttl, end);
 }
@@ -83,10 +75,9 @@ static void claim(struct work *work, struct negotiation *n)
                 text_copy(claims->family, sizeof claims->family, jti) &&
                 text_copy(claims->thread_id, sizeof claims->thread_id, n->thread_id) &&
                 text_copy(claims->lease, sizeof claims->lease, n->lease.id) &&
-                text_copy(claims->actor, sizeof claims->actor, n->wanted.actor[0] ? n->wanted.actor : "human") &&
-                grant_scopes(&claims->scopes, &n->wanted);
-    if (!fits)
-        claims->scopes.count = 0; /* cannot be: all were bounded to these sizes before */
+                text_copy(claims->actor, sizeof claims->actor, n->wanted.actor[0] ? n->wanted.actor : "human");
+    if (fits) /* always: all were bounded to these sizes before; without scopes a token is of no use */
+        grant_scopes(work, n, &claims->scopes);
     scope_copy(&claims->root_scopes, &claims->scopes);
     negotiate_times(work, n);
 }

@@ -115,17 +115,17 @@ static void spend(struct work *work, struct refreshing *r, const struct capabili
     marks_add(work, &r->mark);
 }
 
-static bool narrow(const struct negotiation *n, const struct capability_claims *old, struct scope_set *to)
+static void narrow(const struct work *work, const struct negotiation *n, const struct capability_claims *old,
+                   struct scope_set *to)
 {
     struct scope_set allowed, asked;
-    if (!negotiate_policy(&allowed))
-        return false;
+    struct policy_subject who = policy_subject(&n->caller, old->actor);
+    policy_scopes(work->leasing, &who, &allowed);
     if (n->wanted.scopes_given)
         scope_intersect(&asked, &n->wanted.scopes, &old->scopes);
     else
         scope_copy(&asked, &old->scopes);
     scope_intersect(to, &asked, &allowed);
-    return true;
 }
 
 static bool rotate(struct work *work, struct refreshing *r, const struct capability_claims *old,
@@ -137,8 +137,9 @@ static bool rotate(struct work *work, struct refreshing *r, const struct capabil
     random_id(jti, "tok");
     capability_claims_copy(claims, old);
     claims->epoch = n->sandbox.epoch;
-    if (!narrow(n, old, &claims->scopes) || !text_copy(claims->jti, sizeof claims->jti, jti))
+    if (!text_copy(claims->jti, sizeof claims->jti, jti))
         return error_set(work->err, ERROR_INTERNAL, "a token's claims do not fit");
+    narrow(work, n, old, &claims->scopes);
     scope_copy(&claims->root_scopes, &claims->scopes);
     negotiate_times(work, n);
     if (!negotiate_is_usable(work, n) || !marks_may_add(work, &n->caller, old->expires_at, &r->charged, &n->refusal))

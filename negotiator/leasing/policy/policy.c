@@ -1,4 +1,5 @@
-/* policy.c - what roles may have, as the operator says. */
+#include "negotiator/leasing/policy/policy.h"
+
 #include "negotiator/leasing/leasing_internal.h"
 #include "shared/base/text.h"
 
@@ -40,8 +41,32 @@ bool leasing_allows_template(const struct leasing *leasing, enum role role, cons
     return any_word(globs ? globs : "*", is_glob_of, name);
 }
 
-bool policy_check_template(const struct leasing *leasing, enum role role, const char *name, struct error *refusal)
+struct policy_subject policy_subject(const struct caller *caller, const char *actor)
 {
+    return (struct policy_subject){.role = caller->principal.role,
+                                   .principal = caller_owner(caller),
+                                   .actor = actor && actor[0] ? actor : "human"};
+}
+
+/* What a token may hold (protocol.md, 3). */
+static const char SCOPES_ALLOWED[] = "fs:rw shell process code port snapshot";
+
+void policy_scopes(const struct leasing *leasing UNUSED, const struct policy_subject *who UNUSED,
+                   struct scope_set *allowed)
+{
+    if (!scope_parse(allowed, SCOPES_ALLOWED, strlen(SCOPES_ALLOWED), SCOPE_UNKNOWN_REFUSED, NULL))
+        allowed->count = 0; /* cannot be: it is a constant */
+}
+
+int64_t policy_ttl_max(const struct leasing *leasing, const struct policy_subject *who UNUSED)
+{
+    return leasing->options.limits.ttl_max_s;
+}
+
+bool policy_check_template(const struct leasing *leasing, const struct policy_subject *who, const char *name,
+                           struct error *refusal)
+{
+    enum role role = who->role;
     const struct leasing_policy *policy = &leasing->options.policy;
     const char *globs = role == ROLE_ADMIN ? policy->templates_admin : policy->templates_user;
     return leasing_allows_template(leasing, role, name) ||
@@ -55,8 +80,10 @@ static int rank_of(const char *egress)
     return text_equal(egress, "public") ? 2 : text_equal(egress, "allow") ? 1 : 0;
 }
 
-bool policy_check_egress(const struct leasing *leasing, enum role role, const json_t *network, struct error *refusal)
+bool policy_check_egress(const struct leasing *leasing, const struct policy_subject *who, const json_t *network,
+                         struct error *refusal)
 {
+    enum role role = who->role;
     const char *most = role == ROLE_ADMIN ? "public" : leasing->options.policy.egress_user;
     const char *asked = json_string_value(json_object_get(network, "egress"));
     if (!most)
@@ -66,8 +93,8 @@ bool policy_check_egress(const struct leasing *leasing, enum role role, const js
                      asked, most);
 }
 
-bool policy_gives_root(const struct leasing *leasing, enum role role)
+bool policy_gives_root(const struct leasing *leasing, const struct policy_subject *who)
 {
     const char *roles = leasing->options.policy.root_roles;
-    return any_word(roles ? roles : "admin", is_same, role_name(role));
+    return any_word(roles ? roles : "admin", is_same, role_name(who->role));
 }

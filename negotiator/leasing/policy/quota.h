@@ -1,0 +1,14 @@
+/** quota.h - how much of this deployment somebody may have at once. */
+#pragma once
+
+#include <stdint.h>
+
+/** Of sandboxes that have not ended, paused ones too. -1: not limited by this. */
+struct quota {
+    int64_t sandboxes;
+    int64_t cpu_milli;            /* thousandths of a core, of all of them together, like the next */
+    int64_t memory_mb, disk_mb;   /* MiB */
+    int64_t creates_per_minute;   /* so many at once, and again one each minute's part of them */
+};
+
+#define QUOTA_NONE ((struct quota){-1, -1, -1, -1, -1})
