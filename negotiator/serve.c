@@ -149,7 +149,12 @@ static bool start_server(struct service *service, struct error *err)
                                           .loop_started = plane_loop_started,
                                           .loop_ending = plane_loop_ending,
                                           .error_body = execute_error,
-                                          .context = &service->plane};
+                                          .context = &service->plane,
+                                          .limits = {.per_minute = (unsigned)settings->rate_per_minute,
+                                                     .burst = (unsigned)settings->rate_burst,
+                                                     .loopback = settings->rate_loopback,
+                                                     .failures_per_minute = (unsigned)settings->auth_failures,
+                                                     .trusted_proxies = settings->trusted_proxies}};
     options.routes = plane_routes(&options.route_count);
     service->server = http_server_start(&options, err);
     if (service->server == NULL)

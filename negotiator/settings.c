@@ -41,6 +41,15 @@ static const struct config_row ROWS[] = {
      "the domain below which nodes serve previews; the same as theirs"},
     {"snapshots_max", CONFIG_NUMBER, FIELD(snapshots_max), "100", 0, 100000, "snapshots a principal may have"},
     {"volumes_max", CONFIG_NUMBER, FIELD(volumes_max), "20", 0, 1000, "named volumes a principal may have"},
+    {"rate_per_minute", CONFIG_NUMBER, FIELD(rate_per_minute), "120", 0, 1000000,
+     "requests with a key, from an address beyond loopback; 0: no limit"},
+    {"rate_burst", CONFIG_NUMBER, FIELD(rate_burst), "0", 0, 1000000, "of them at once; 0: those of a minute"},
+    {"rate_loopback", CONFIG_SWITCH, FIELD(rate_loopback), "false", 0, 0,
+     "rate_per_minute for clients on this host too, who are trusted else"},
+    {"trusted_proxies", CONFIG_TEXT, FIELD(trusted_proxies), NULL, 0, 0,
+     "CIDR,...: whose X-Forwarded-For says where requests are from"},
+    {"auth_failures_per_minute", CONFIG_NUMBER, FIELD(auth_failures), "60", 0, 1000000,
+     "invalid credentials from an address, also of this host; then 429; 0: no limit"},
     {"audit_keep_days", CONFIG_NUMBER, FIELD(audit_keep_days), "90", 0, 36500,
      "days an audit record is kept at least, 0: for ever"},
 };
@@ -49,6 +58,7 @@ enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
 
 /* sandboxd's keys in the same STATE/config.json. */
 static const char *const FOREIGN[] = {"listen_host",
+                                      "data_rate_per_minute",
                                       "sandboxd_port",
                                       "init",
                                       "advertise_url",

@@ -189,7 +189,11 @@ static bool continues(const struct capability_claims *claims, const struct capab
 bool authorize_late(struct http_request *request, const char *token, struct error *err)
 {
     const struct caller *before = caller_of(request);
+    if (!http_authentication_allowed(request, err))
+        return false;
     AUTO_FREE struct caller *caller = judge(request, token, err);
+    if (!caller && err->kind == ERROR_UNAUTHENTICATED)
+        http_authentication_failed(request);
     if (!caller)
         return false;
     if (before && !continues(&caller->claims, &before->claims)) {

@@ -299,6 +299,18 @@ static void on_launcher_gone(void *context UNUSED)
 
 /* ---- the stages of front_main ---- */
 
+/* Who is around a guest has counted already, and is whom all requests come from. */
+static struct http_limits limits_of(const struct front *front)
+{
+    const struct settings *settings = front->settings;
+    if (front->guest)
+        return (struct http_limits){.per_minute = 0};
+    return (struct http_limits){.per_minute = (unsigned)settings->rate_per_minute,
+                                .loopback = settings->rate_loopback,
+                                .failures_per_minute = (unsigned)settings->auth_failures,
+                                .trusted_proxies = settings->trusted_proxies};
+}
+
 static struct http_server *start_server(struct front *front, struct error *err)
 {
     char spool[32];
@@ -319,6 +331,7 @@ static struct http_server *start_server(struct front *front, struct error *err)
         .context = front,
         .error_body = execute_error,
         .spool_folder = spool,
+        .limits = limits_of(front),
         .descriptors_apart = descriptors_of_sandboxes(front->settings),
     };
     return http_server_start(&options, err);

@@ -55,6 +55,14 @@ static const struct config_row ROWS[] = {
     {"front_uid", CONFIG_NUMBER, FIELD(front_uid), "58702", 1, 0x7fffffff, "its uid and gid where it does not exist"},
     {"init", CONFIG_TEXT, FIELD(init), NULL, 0, 0, "the parley-init program; beside parley-sandboxd"},
     {"jupyter", CONFIG_TEXT, FIELD(jupyter), NULL, 0, 0, "the parley-jupyter program; beside parley-sandboxd"},
+    {"data_rate_per_minute", CONFIG_NUMBER, FIELD(rate_per_minute), "0", 0, 1000000,
+     "requests with a capability, from an address beyond loopback; 0: no limit"},
+    {"rate_loopback", CONFIG_SWITCH, FIELD(rate_loopback), "false", 0, 0,
+     "data_rate_per_minute for clients on this host too, who are trusted else"},
+    {"trusted_proxies", CONFIG_TEXT, FIELD(trusted_proxies), NULL, 0, 0,
+     "CIDR,...: whose X-Forwarded-For says where requests are from"},
+    {"auth_failures_per_minute", CONFIG_NUMBER, FIELD(auth_failures), "60", 0, 1000000,
+     "invalid credentials from an address, also of this host; then 429; 0: no limit"},
     {"audit_sync", CONFIG_TEXT, FIELD(audit_sync), "batch", 0, 0, "always: before each deed; batch: in 100 ms"},
     {"audit_spool_mb", CONFIG_NUMBER, FIELD(audit_spool_mb), "256", 1, 1 << 20, "MiB of audit not shipped yet"},
     {"audit_argv", CONFIG_SWITCH, FIELD(audit_argv), "true", 0, 0, "audit records hold the command lines"},
@@ -65,6 +73,7 @@ enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
 
 /* The negotiator's keys in the same STATE/config.json. */
 static const char *const FOREIGN[] = {
+    "rate_per_minute", "rate_burst",
     "host",    "port",         "negotiator_user", "negotiator_uid",  "map_mb",    "ttl_default",
     "ttl_max", "idle_timeout", "lease_lifetime",  "cpu_milli",       "memory_mb", "disk_mb",
     "pids",    "node_calls",   "call_timeout",    "audit_keep_days", "templates_user", "templates_admin",

@@ -17,6 +17,10 @@ struct settings {
     char *preview_domain;   /* ports of sandboxes are origins below it: PORT-SANDBOX.DOMAIN */
     bool insecure_http;     /* allows a listener beyond loopback without TLS */
     int64_t loops;          /* event loops of the front, 0: one a CPU, at most 64 */
+    int64_t rate_per_minute; /* requests of one client address; 0: no limit */
+    bool rate_loopback;      /* loopback is limited too */
+    char *trusted_proxies;   /* networks, with commas; NULL: none */
+    int64_t auth_failures;   /* a minute, of one client address; 0: no limit */
     int64_t slots_max;      /* sandboxes at once, 1..4000 */
     int64_t max_lifetime;   /* s; no hard deadline may lie farther away */
     int64_t cpu_milli_max;  /* of one sandbox; thousandths of a core */

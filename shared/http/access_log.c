@@ -22,7 +22,7 @@ void http_access_log(const struct http_request *request)
     log_write_later(is_routine ? LOG_DEBUG : LOG_INFO, request->worker->server->name,
                     "%.16s %s%s status=%d ms=%.2f bytes=%llu remote=%s who=%s request=%s%s",
                     request->head.method != NULL ? request->head.method : "-", prefix, pattern, request->status, ms,
-                    (unsigned long long)request->sent_bytes, request->connection->remote,
+                    (unsigned long long)request->sent_bytes, request->remote,
                     request->label[0] != '\0' ? request->label : "-", request->id,
                     request->phase == HTTP_GONE ? " gone=1" : "");
 }

@@ -340,12 +340,11 @@ void http_connections_close_idle(struct http_worker *worker)
     }
 }
 
-static void set_remote(struct http_connection *connection)
+static void set_peer(struct http_connection *connection)
 {
     struct sockaddr_storage address;
     socklen_t length = h2o_socket_getpeername(connection->socket, (struct sockaddr *)&address);
-    if (length == 0 || h2o_socket_getnumerichost((struct sockaddr *)&address, length, connection->remote) == SIZE_MAX)
-        memcpy(connection->remote, "?", 2);
+    connection->has_peer = length > 0 && address_of_socket(&connection->peer, (struct sockaddr *)&address);
 }
 
 /* Ends the one that came first of those that owe nobody anything, so that many who say nothing keep nobody out. Whoever
@@ -377,7 +376,7 @@ void http_connection_accept(struct http_worker *worker, h2o_socket_t *socket)
     connection->is_fresh = true;
     socket->on_close.cb = on_close;
     socket->on_close.data = connection;
-    set_remote(connection);
+    set_peer(connection);
     h2o_linklist_insert(&worker->connections, &connection->all);
     worker->connection_count++;
     h2o_socket_dont_read(socket, 1); /* only on_readable reads, and no more than it wants */

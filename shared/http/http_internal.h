@@ -9,6 +9,7 @@
 #include "shared/http/chunks.h"
 #include "shared/http/head.h"
 #include "shared/http/loop_internal.h"
+#include "shared/http/rate.h"
 #include "shared/http/routes.h"
 #include "shared/http/server.h"
 
@@ -22,7 +23,7 @@
 #define HTTP_OWNER(type, member, pointer) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 enum {
-    HTTP_REMOTE_BYTES = INET6_ADDRSTRLEN,
+    HTTP_REMOTE_BYTES = ADDRESS_TEXT_BYTES,
     HTTP_ID_BYTES = 65,
     HTTP_LABEL_BYTES = 65,
     HTTP_REQUEST_BUCKETS = 1024,
@@ -41,6 +42,8 @@ struct http_server {
     h2o_globalconf_t config;
     size_t connections_max;      /* of one worker */
     atomic_size_t spooled_bytes; /* of all bodies that are held now */
+    struct cidrs *trusted_proxies;
+    struct http_rate *requests, *failures; /* by client address; NULL: not limited */
     struct http_worker *workers;
     unsigned worker_count;
     pthread_mutex_t mutex; /* guards the two counts */
@@ -102,7 +105,8 @@ struct http_connection {
     struct loop_timer *timer;
     uint64_t timer_ns;            /* when it fires */
     struct http_request *request; /* NULL in HEAD and LINGER */
-    char remote[HTTP_REMOTE_BYTES];
+    struct address peer; /* zero with has_peer false: it has none */
+    bool has_peer;
 };
 
 enum http_phase {
@@ -188,6 +192,10 @@ struct http_request {
     char *protocol_bearer;   /* a copy of the credential in Sec-WebSocket-Protocol */
     bool carries_credential; /* in whatever carrier, ours or not */
     bool is_judged_early;    /* the body was not there yet */
+    struct address client;   /* who asks: the peer, or whom trusted proxies name */
+    bool has_client, is_forwarded;
+    bool is_admitted; /* its token was taken */
+    char remote[HTTP_REMOTE_BYTES];
     struct error refusal;    /* kind ERROR_NONE: served */
     char allow[HTTP_ALLOW_BYTES];
     char id[HTTP_ID_BYTES];
@@ -287,6 +295,15 @@ void http_request_drop(struct http_request *request);
 void http_request_cut(struct http_request *request);
 /** libh2o's handler. */
 int http_request_on_request(h2o_handler_t *handler, h2o_req_t *h2o);
+
+/* ---- limits.c ---- */
+
+bool http_limits_open(struct http_server *server, struct error *err) MUST_USE;
+void http_limits_close(struct http_server *server);
+/** Once the head is read: whom proxies that are trusted name. */
+void http_limits_find_client(struct http_request *request);
+/** Takes a token of the client's, once a request. ERROR_RATE_LIMITED, with Retry-After. */
+bool http_limits_admit(struct http_request *request, struct error *err) MUST_USE;
 
 /* ---- proxy_target.c ---- */
 

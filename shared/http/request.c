@@ -26,6 +26,11 @@ struct http_request *http_request_new(struct http_connection *connection)
     request->worker = connection->worker;
     request->connection = connection;
     request->began_ns = clock_monotonic_ns();
+    request->client = connection->peer;
+    request->has_client = connection->has_peer;
+    memcpy(request->remote, "?", 2);
+    if (request->has_client)
+        address_format(request->remote, &request->client);
     make_id(request);
     return request;
 }
@@ -90,6 +95,7 @@ bool http_request_read_head(struct http_request *request, const char *data, size
         take_id(request);
     if (!is_sound)
         return false;
+    http_limits_find_client(request);
     struct error refusal = {0};
     bool is_served =
         find_route(request, &refusal) && read_query(request, &refusal) && http_credential_find(request, &refusal);
@@ -104,8 +110,15 @@ bool http_request_authorize(struct http_request *request, struct error *err)
     const struct http_route *route = request->match.route;
     const struct http_server_options *options = &request->worker->server->options;
     bool is_asked_later = (route->carriers & HTTP_LATER) != 0 && request->credential == NULL;
-    if (route->needs == NULL || is_asked_later)
+    if (route->needs == NULL)
         return true;
+    if (!http_limits_admit(request, err))
+        return false;
+    if (is_asked_later)
+        return true;
+    bool is_shown = request->credential != NULL && request->identity == NULL;
+    if (is_shown && !http_authentication_allowed(request, err))
+        return false;
     struct error refusal = {0};
     if (options->authorize == NULL)
         return error_set(err, ERROR_UNAUTHENTICATED, "nobody can judge a credential here");
@@ -113,6 +126,8 @@ bool http_request_authorize(struct http_request *request, struct error *err)
         return true;
     if (refusal.kind == ERROR_NONE)
         error_set(&refusal, ERROR_UNAUTHENTICATED, "the credential was refused");
+    if (is_shown && refusal.kind == ERROR_UNAUTHENTICATED)
+        http_authentication_failed(request);
     if (err != NULL)
         *err = refusal;
     return false;

@@ -95,7 +95,7 @@ json_t *http_request_json(const struct http_request *request, struct error *err)
 
 const char *http_request_remote(const struct http_request *request)
 {
-    return request->connection->remote;
+    return request->remote;
 }
 
 const char *http_request_id(const struct http_request *request)

@@ -184,7 +184,7 @@ struct http_server *http_server_start(const struct http_server_options *options,
     }
     AUTO(http_server) *server = new_server(options);
     server->routes = http_routes_new(options->routes, options->route_count, err);
-    if (server->routes == NULL || (options->host != NULL && !open_listener(server, err)))
+    if (server->routes == NULL || !http_limits_open(server, err) || (options->host != NULL && !open_listener(server, err)))
         return NULL;
     server->spools = http_routes_body_max(server->routes) > SPOOL_THRESHOLD_BYTES;
     if (server->spools)
@@ -300,6 +300,7 @@ void http_server_free(struct http_server *server)
         http_worker_done(&server->workers[i]);
     free(server->workers);
     http_routes_free(server->routes);
+    http_limits_close(server);
     h2o_config_dispose(&server->config);
     pthread_cond_destroy(&server->changed);
     pthread_mutex_destroy(&server->mutex);

@@ -35,7 +35,9 @@ enum http_carrier {
     /* Nor this: what is asked is meant for another server (proxy.h). The query is kept as it came, whatever it is;
      * http_request_query knows `token` alone, and that only where the route takes HTTP_QUERY or HTTP_LATER. A {x...}
      * may have empty segments. Beside a credential in the path, Authorization is the other server's. */
-    HTTP_PROXIES = 1 << 7
+    HTTP_PROXIES = 1 << 7,
+    /* Nor this: http_limits.per_minute is not for it. */
+    HTTP_UNLIMITED = 1 << 8
 };
 
 /** One row of a dialect's table. */
@@ -59,6 +61,14 @@ struct http_route {
 struct http_host_rule {
     const char *suffix; /* "localhost"; outlives the server */
     const struct http_route *route;
+};
+
+/** How often one client address may ask. Zero: nothing is limited, and a request is its peer's. IPv6 counts by /64. */
+struct http_limits {
+    unsigned per_minute, burst;   /* requests for routes that need a credential; burst 0: per_minute */
+    bool loopback;                /* those of peers on loopback count too */
+    unsigned failures_per_minute; /* credentials that prove nothing; from loopback too */
+    const char *trusted_proxies;  /* networks (address.h) whose X-Forwarded-For is believed; NULL: none */
 };
 
 struct http_server_options {
@@ -93,10 +103,11 @@ struct http_server_options {
     /** An error's body for a request whose route found it, where its dialect has one of its own (the caller's); NULL of
      *  the result, or of this: http_error_json. */
     json_t *(*error_body)(const struct http_request *request, const struct error *err);
+    struct http_limits limits;
     unsigned ping_ms, pong_ms; /* of WebSockets: HTTP_WEBSOCKET_PING_MS, HTTP_WEBSOCKET_PONG_MS; 0: those */
 };
 
-/** Listens and starts the threads. Two routes for one method and path are ERROR_INVALID, a taken port ERROR_CONFLICT.
+/** Listens and starts the threads. Two routes for one method and path, and proxies that are none, are ERROR_INVALID, a taken port ERROR_CONFLICT.
  *  The caller owns it and calls stop, then free. */
 struct http_server *http_server_start(const struct http_server_options *options, struct error *err) MUST_USE;
 
@@ -145,7 +156,7 @@ const char *http_request_body(const struct http_request *request, size_t *size) 
 /** The body as one JSON object (RFC 8259; duplicate keys, depth over 32, NUL in text: ERROR_INVALID). An empty body is
  *  {}. The caller owns a reference. */
 json_t *http_request_json(const struct http_request *request, struct error *err) MUST_USE;
-/** The peer's address as text, "127.0.0.1". */
+/** Whose request it is, as text: the peer's address, "127.0.0.1", or what proxies that are trusted say; "?": none. */
 const char *http_request_remote(const struct http_request *request) MUST_USE;
 /** "req_..." or the client's own X-Request-ID when it is 1..64 of A-Za-z0-9._-. */
 const char *http_request_id(const struct http_request *request) MUST_USE;
@@ -153,6 +164,12 @@ struct loop *http_request_loop(const struct http_request *request) MUST_USE;
 /** The row it was found in; NULL when there is none. */
 const struct http_route *http_request_route(const struct http_request *request) MUST_USE;
 void *http_server_context(const struct http_request *request) MUST_USE;
+
+/** For handlers that judge a credential themselves; for what authorize refuses as UNAUTHENTICATED the server does both.
+ *  Before: whether the client may still try; else ERROR_RATE_LIMITED, and the reply will say Retry-After. */
+bool http_authentication_allowed(struct http_request *request, struct error *err) MUST_USE;
+/** After: one that proved nothing (an expired or revoked one did prove something) counts against its client. */
+void http_authentication_failed(struct http_request *request);
 
 /** Keeps what authorize found; free_identity(identity) is called when the request ends or a new one is set. `label`
  *  (copied, <= 64 bytes) is what the access log shows for the credential: a jti or a principal. */
