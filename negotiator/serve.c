@@ -1,17 +1,21 @@
 #include "negotiator/commands.h"
 #include "negotiator/deployment.h"
 #include "negotiator/dialects/plane.h"
+#include "negotiator/pulse.h"
 #include "negotiator/settings.h"
 #include "shared/base/clock.h"
 #include "shared/base/confine.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
+#include "shared/base/notify.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static const unsigned STOP_GRACE_MS = 10000;
+static const uint64_t SECOND_NS = 1000000000, MS_NS = 1000000;
 
 /* Everything that runs, in the order it was started. */
 struct service {
@@ -24,6 +28,8 @@ struct service {
     struct leasing *leasing;
     struct http_server *server;
     struct plane plane;
+    struct notify notify; /* who started us, if that wants to know */
+    struct pulse pulse;
 };
 
 /* What the resolver and TLS of libcurl read when they are first used; nothing of our own state: that is open. */
@@ -196,13 +202,35 @@ static void stop(struct service *service)
 static bool start(struct service *service, int argc, char *argv[], struct error *err)
 {
     /* Confined before any thread starts: the store is open by then, the port is one that needs no right. */
-    return settings_load(&service->settings, argc, argv, err) && open_state(service, err) &&
+    return settings_load(&service->settings, argc, argv, err) && notify_open(&service->notify, err) &&
+           open_state(service, err) &&
            confine(&service->settings, err) && start_planes(service, err) && start_server(service, err);
+}
+
+/* Until a signal says that it is over; returns it. Signs of life go out while all threads take work. */
+static int serve(struct service *service, const sigset_t *ends)
+{
+    const struct notify *notify = &service->notify;
+    struct timespec every = {.tv_sec = (time_t)(notify->every_ns / SECOND_NS),
+                             .tv_nsec = (long)(notify->every_ns % SECOND_NS)};
+    notify_ready(notify);
+    for (;;) {
+        int number = notify->every_ns ? sigtimedwait(ends, NULL, &every) : sigwaitinfo(ends, NULL);
+        if (number > 0)
+            return number;
+        if (errno != EAGAIN)
+            continue;
+        if (pulse_felt(&service->pulse, service->server, service->ledger))
+            notify_alive(notify);
+        else
+            log_warn("negotiator", "a thread has taken no work for %llu ms; no sign of life is given",
+                     (unsigned long long)(notify->every_ns / MS_NS));
+    }
 }
 
 int serve_main(int argc, char *argv[])
 {
-    struct service service = {.kv = NULL};
+    struct service service = {.kv = NULL, .notify = NOTIFY_NONE};
     struct error err = {0};
     sigset_t ends;
     sigemptyset(&ends);
@@ -214,13 +242,14 @@ int serve_main(int argc, char *argv[])
     keys_start();
     bool started = start(&service, argc, argv, &err);
     if (started) {
-        int number = 0;
         call_nodes(service.fleet);
-        sigwait(&ends, &number);
+        int number = serve(&service, &ends);
+        notify_stopping(&service.notify);
         log_info("negotiator", "stopping signal=%d", number);
     } else {
         log_error("negotiator", "%s", err.message);
     }
     stop(&service);
+    notify_close(&service.notify);
     return started ? 0 : err.kind == ERROR_INVALID ? 2 : 1;
 }

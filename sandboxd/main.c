@@ -2,6 +2,7 @@
 #include "sandboxd/front/front.h"
 #include "sandboxd/guest/guest.h"
 #include "sandboxd/isolation/isolation.h"
+#include "sandboxd/isolation/namespaces/cgroup_keep.h"
 #include "sandboxd/launcher/child_process.h"
 #include "sandboxd/launcher/enrol.h"
 #include "sandboxd/launcher/launcher.h"
@@ -10,14 +11,16 @@
 #include "shared/base/config.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
+#include "shared/base/notify.h"
 #include "shared/base/text.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum mode { MODE_RUN, MODE_HELP, MODE_VERSION, MODE_ROUTES, MODE_DOCTOR, MODE_PURGE };
+enum mode { MODE_RUN, MODE_HELP, MODE_VERSION, MODE_ROUTES, MODE_DOCTOR, MODE_PURGE, MODE_KEEP_CGROUP };
 
 /* The words that say what to do rather than how; taken out of argv. The last one counts. */
 static enum mode take_mode(int *argc, char *argv[])
@@ -26,7 +29,8 @@ static enum mode take_mode(int *argc, char *argv[])
         const char *word;
         enum mode mode;
     } WORDS[] = {{"--help", MODE_HELP},     {"-h", MODE_HELP},         {"--version", MODE_VERSION},
-                 {"--routes", MODE_ROUTES}, {"--doctor", MODE_DOCTOR}, {"--purge", MODE_PURGE}};
+                 {"--routes", MODE_ROUTES}, {"--doctor", MODE_DOCTOR}, {"--purge", MODE_PURGE},
+                 {"--keep-cgroup", MODE_KEEP_CGROUP}};
     enum mode mode = MODE_RUN;
     int kept = 0;
     for (int i = 0; i < *argc; i++) {
@@ -70,6 +74,8 @@ static void print_help(void)
         "\n"
         "  --doctor    what this host gives: isolation, storage, warm pool, as JSON lines\n"
         "  --purge     ends and removes every sandbox of the state folder\n"
+        "  --keep-cgroup  keeps the own v2 cgroup for sandboxes (setting cgroup) until it is stopped: a service of its own,\n"
+        "              so that sandboxes live on while the one that runs them is replaced\n"
         "  --routes    the table of HTTP routes\n"
         "  --guest --guest-letter FD [--guest-connections FD]   serves the one sandbox of the letter, inside of a VM,\n"
         "              pod or container that isolates already: sandboxd/guest/DESIGN.md\n"
@@ -77,6 +83,26 @@ static void print_help(void)
         "\n"
         "Settings, also as keys of STATE/config.json and as PARLEY_<KEY>:");
     settings_print_help(stdout);
+}
+
+/* Sandboxes are made beside it in its cgroup, so a service of its own lets them live on while sandboxd is replaced. */
+static int keep_cgroup(void)
+{
+    struct notify notify = NOTIFY_NONE;
+    struct error err = {0};
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
+    if (!notify_open(&notify, &err) || !cgroup_keep("", &err)) {
+        log_error("sandboxd", "%s", err.message);
+        return 1;
+    }
+    notify_ready(&notify);
+    (void)sigwaitinfo(&ends, NULL);
+    notify_close(&notify);
+    return 0;
 }
 
 static int run(enum mode mode, const struct settings *settings, const struct guest_options *guest, char *argv[])
@@ -133,6 +159,8 @@ int main(int argc, char *argv[])
         puts("parley-sandboxd " PARLEY_VERSION);
     else if (mode == MODE_ROUTES)
         front_print_routes();
+    else if (mode == MODE_KEEP_CGROUP)
+        return keep_cgroup();
     if (mode != MODE_RUN && mode != MODE_PURGE && mode != MODE_DOCTOR)
         return 0;
     if (!is_root && mode != MODE_DOCTOR) {

@@ -175,6 +175,10 @@ const struct isolation_backend *isolation_choose(const struct isolation_offer *o
 /** "egress, snapshots": what the bits stand for, as words; `to` is always ended. */
 void isolation_lacks_format(unsigned lacks, char *to, size_t size);
 
+/** The v2 cgroup that sandboxes are made in, as /proc/PID/cgroup tells it, borrowed; NULL: found by itself. Before start.
+ */
+void isolation_use_cgroup(const char *path);
+
 /** Before start: whether `namespaces` of an ordinary user may do without a controller that is not delegated to it; else
  *  that is an error of start. */
 void isolation_allow_missing_limits(bool is_allowed);

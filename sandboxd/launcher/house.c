@@ -222,6 +222,7 @@ static bool open_house(struct house *house, const struct settings *settings, str
     if (rootless_is_active() && rootless_slots() == 0)
         return error_set(err, ERROR_FORBIDDEN,
                          "this user namespace maps fewer than 65,537 ids: not even one sandbox's");
+    isolation_use_cgroup(settings->cgroup);
     isolation_allow_missing_limits(text_equal(settings->missing_limits, "allow"));
     raise_descriptor_limit();
     raise_core_limit();

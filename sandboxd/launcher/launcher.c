@@ -7,6 +7,7 @@
 #include "sandboxd/launcher/identity.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
+#include "shared/base/notify.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -46,6 +47,9 @@ struct launcher {
     uint64_t stop_boot_ns;  /* stopping: when the front is killed; 0 not stopping */
     uint64_t rekey_boot_ns; /* re-keyed: when a front with the old keys is killed; 0: it has ours */
     bool stopped;
+    struct notify notify;    /* who started us, if that wants to know */
+    uint64_t alive_boot_ns;  /* when the next sign of life is due; 0: none */
+    bool told_ready;
 };
 
 static uint64_t tag(enum source source, uint32_t slot)
@@ -192,6 +196,23 @@ static void serve_egress(struct launcher *launcher)
         launcher->egress_events = events;
 }
 
+/* --- the service manager --- */
+
+/* Ready with the first front; then a sign of life from this thread, whatever the front does: that is ended and started
+ * again here. */
+static void serve_manager(struct launcher *launcher)
+{
+    uint64_t now = clock_boot_ns();
+    if (launcher->dialogue.ready && !launcher->told_ready) {
+        launcher->told_ready = true;
+        notify_ready(&launcher->notify);
+    }
+    if (launcher->notify.every_ns && now >= launcher->alive_boot_ns) {
+        notify_alive(&launcher->notify);
+        launcher->alive_boot_ns = now + launcher->notify.every_ns;
+    }
+}
+
 /* --- events --- */
 
 static void begin_stop(struct launcher *launcher)
@@ -202,6 +223,7 @@ static void begin_stop(struct launcher *launcher)
              launcher->sandboxes.count - launcher->sandboxes.pool_count);
     warm_end_all(&launcher->sandboxes);
     launcher->stop_boot_ns = clock_boot_ns() + STOP_PATIENCE_S * SECOND;
+    notify_stopping(&launcher->notify);
     child_process_stop(&launcher->front);
     launcher->stopped = launcher->front.pid <= 0;
 }
@@ -276,6 +298,7 @@ static void set_timer(struct launcher *launcher, uint64_t pool_due)
 {
     uint64_t due = sooner(sandboxes_next_wake(&launcher->sandboxes), pool_due);
     due = sooner(due, launcher->stop_boot_ns ? 0 : egress_next_wake(&launcher->egress));
+    due = sooner(due, launcher->alive_boot_ns);
     due = sooner(due, launcher->front.pid <= 0 ? launcher->front.restart_boot_ns
                       : launcher->stop_boot_ns ? launcher->stop_boot_ns
                                                : launcher->rekey_boot_ns);
@@ -300,6 +323,7 @@ static void loop(struct launcher *launcher)
         sandboxes_turn(&launcher->sandboxes);
         serve_egress(launcher); /* before who asked hears of it: a name may be asked for at once */
         serve_front(launcher);
+        serve_manager(launcher);
     }
 }
 
@@ -326,7 +350,7 @@ static bool open_loop(struct launcher *launcher, struct error *err)
 static bool open_launcher(struct launcher *launcher, char *const argv[], struct error *err)
 {
     keys_start();
-    if (!open_loop(launcher, err) || !house_open(&launcher->house, launcher->settings, err) ||
+    if (!notify_open(&launcher->notify, err) || !open_loop(launcher, err) || !house_open(&launcher->house, launcher->settings, err) ||
         !identity_read(&launcher->identity, launcher->house.node_file, err))
         return false;
     struct sandboxes_watch watcher = {.add = watch_sandbox, .again = watch_sandbox_again, .context = launcher};
@@ -374,6 +398,7 @@ static void close_launcher(struct launcher *launcher)
     }
     identity_done(&launcher->identity);
     house_close(&launcher->house);
+    notify_close(&launcher->notify);
     free(launcher);
 }
 
@@ -382,6 +407,7 @@ static struct launcher *new_launcher(const struct settings *settings)
     struct launcher *launcher = memory_new(sizeof *launcher);
     launcher->settings = settings;
     launcher->epoll = launcher->timer = launcher->signals = -1;
+    launcher->notify = NOTIFY_NONE;
     launcher->front = launcher->egress.process = CHILD_PROCESS_NONE;
     launcher->house.lock = launcher->house.init_program = launcher->house.catalog.notify = -1;
     return launcher;

@@ -44,6 +44,7 @@ static const struct config_row ROWS[] = {
     {"open_files_max", CONFIG_NUMBER, FIELD(open_files_max), "65536", 16, 1048576, "of a command; the default too"},
     {"commands_max", CONFIG_NUMBER, FIELD(commands_max), "1000", 1, 1000, "of a sandbox at once; the default too"},
     {"output_mb", CONFIG_NUMBER, FIELD(output_mb), "16", 1, 1024, "MiB of output kept for a sandbox, the default"},
+    {"cgroup", CONFIG_TEXT, FIELD(cgroup), NULL, 0, 0, "v2 cgroup that --keep-cgroup keeps for sandboxes; the own one"},
     {"missing_limits", CONFIG_TEXT, FIELD(missing_limits), "refuse", 0, 0,
      "rootless: allow: start without limits that are not delegated; or refuse"},
     {"egress_max", CONFIG_TEXT, FIELD(egress_max), "public", 0, 0,

@@ -42,6 +42,7 @@ struct settings {
     int64_t open_files_max; /* of one command; the default too */
     int64_t commands_max;   /* of one sandbox at once; the default too */
     int64_t output_mb;      /* MiB of output kept for one sandbox that asks for nothing else */
+    char *cgroup;           /* NULL: the own one */
     char *missing_limits;   /* "allow": an ordinary user's node goes without limits not delegated to it; "refuse" */
     char *egress_max;      /* the most a sandbox may be given: none, allow or public */
     char *egress_net;      /* "100.126.0.0/20": where sandboxes that may go out have their addresses */

@@ -276,11 +276,32 @@ bool cgroup_layout_find_delegated(const char *root, const char *name, bool may_m
     return true;
 }
 
-bool cgroup_layout_find(const char *root, const char *name, struct cgroup_layout *layout, struct error *err)
+bool cgroup_layout_find_own(const char *root, char own[static CGROUP_PATH_BYTES], struct error *err)
+{
+    struct findings found = {0};
+    struct cgroup_layout layout = {0};
+    return read_findings(root, &found, &layout, err) && text_copy(own, CGROUP_PATH_BYTES, found.own_unified);
+}
+
+/* From now on it counts as our own. */
+static bool take_kept(const char *kept, struct findings *found, const struct cgroup_layout *layout, struct error *err)
+{
+    bool fits = kept[0] == '/' && !strstr(kept, "/..") &&
+                text_format(found->own_unified, CGROUP_PATH_BYTES, "%s%s", layout->mount, kept);
+    AUTO_FREE char *type = fits ? read_in(found->own_unified, "cgroup.type") : NULL;
+    return type || error_set(err, ERROR_NOT_FOUND,
+                             "there is no v2 cgroup %.120s for sandboxes: is who keeps it running "
+                             "(parley-sandboxd --keep-cgroup)?",
+                             kept);
+}
+
+bool cgroup_layout_find(const char *root, const char *name, const char *kept, struct cgroup_layout *layout,
+                        struct error *err)
 {
     struct findings found = {0};
     struct cgroup_layout chosen = {0};
-    if (!read_findings(root, &found, &chosen, err) || !choose(name, &found, &chosen, err))
+    if (!read_findings(root, &found, &chosen, err) || (kept && !take_kept(kept, &found, &chosen, err)) ||
+        !choose(name, &found, &chosen, err))
         return false;
     *layout = chosen;
     return true;

@@ -26,14 +26,20 @@ struct cgroup_layout {
 
 /** Reads root/proc/self/mountinfo and root/proc/self/cgroup ("" the real ones) and chooses for each controller: v2
  * where a usable parent has it (the own cgroup when no strangers are in it, else the mount's top), else v1 below the
- * own path. Makes nothing. ERROR_NOT_FOUND names the controller that is missing and how to get it. */
-bool cgroup_layout_find(const char *root, const char *name, struct cgroup_layout *layout, struct error *err) MUST_USE;
+ * own path. `kept` (NULL: none) is the path of a v2 cgroup, as /proc/PID/cgroup tells it, that is the parent instead:
+ * somebody keeps it for us (cgroup_keep.h). Makes nothing. ERROR_NOT_FOUND names the controller, or the cgroup, that is
+ * missing and how to get it. */
+bool cgroup_layout_find(const char *root, const char *name, const char *kept, struct cgroup_layout *layout,
+                        struct error *err) MUST_USE;
 
 /** The same for an ordinary user: all of it lies in the own cgroups, v2 and v1, where they are this user's to write
  *  (cgroups(7), "Delegation"). A controller that is not is ERROR_FORBIDDEN, which says how to get it, or with
  * `may_miss` is_missing; the v2 folder must be there. */
 bool cgroup_layout_find_delegated(const char *root, const char *name, bool may_miss, struct cgroup_layout *layout,
                                   struct error *err) MUST_USE;
+
+/** The folder of this process's own v2 cgroup. ERROR_NOT_FOUND without a v2 hierarchy. */
+bool cgroup_layout_find_own(const char *root, char own[static CGROUP_PATH_BYTES], struct error *err) MUST_USE;
 
 /** Makes our folders and enables the controllers for them, moving this process into parent/daemon where the rule "no
  *  processes in inner cgroups" demands it. Safe to repeat. */

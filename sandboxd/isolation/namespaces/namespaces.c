@@ -33,6 +33,7 @@ static struct {
     int seccomp;
     uint64_t covers; /* of /proc */
     bool missing_limits_allowed;
+    const char *kept_cgroup; /* NULL: none */
     char *own_roots; /* of a user's: where the slots' roots are (own_root.h); NULL: none */
 } host = {.seccomp = -1, .stage = STAGE_NONE_INIT};
 
@@ -48,7 +49,7 @@ static void name_subtree(const char *state_folder, char name[static 16])
 static bool find_layout(const char *name, struct error *err)
 {
     return rootless_is_active() ? cgroup_layout_find_delegated("", name, host.missing_limits_allowed, &host.layout, err)
-                                : cgroup_layout_find("", name, &host.layout, err);
+                                : cgroup_layout_find("", name, host.kept_cgroup, &host.layout, err);
 }
 
 static bool start_cgroups(const char *state_folder, struct error *err)
@@ -260,6 +261,16 @@ bool namespaces_remove(uint32_t slot, struct error *err)
 size_t namespaces_list(uint32_t *slots, size_t max)
 {
     return cgroup_slot_list(&host.layout, slots, max);
+}
+
+void isolation_use_cgroup(const char *path)
+{
+    host.kept_cgroup = path;
+}
+
+const char *namespaces_kept_cgroup(void)
+{
+    return host.kept_cgroup;
 }
 
 void isolation_allow_missing_limits(bool is_allowed)

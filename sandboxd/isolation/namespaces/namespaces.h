@@ -21,6 +21,9 @@ struct namespaces_guest {
 bool namespaces_begin(const struct isolation_plan *plan, const struct namespaces_guest *guest,
                       struct isolation_sandbox *made, struct error *err) MUST_USE;
 
+/** What isolation_use_cgroup said. */
+const char *namespaces_kept_cgroup(void) MUST_USE;
+
 /* The rest of that backend, as isolation.h says. */
 int namespaces_is_warm(uint32_t slot, struct isolation_sandbox *made, struct error *err);
 bool namespaces_become(uint32_t slot, uint32_t uid_base, struct isolation_sandbox *warm,

@@ -2,6 +2,7 @@
 
 #include "sandboxd/isolation/namespaces/cgroup_layout.h"
 #include "sandboxd/isolation/namespaces/mounts.h"
+#include "sandboxd/isolation/namespaces/namespaces.h"
 #include "sandboxd/isolation/namespaces/seccomp.h"
 #include "sandboxd/isolation/namespaces/user_namespace.h"
 #include "sandboxd/rootless/id_map.h"
@@ -188,7 +189,7 @@ static void probe_cgroups(struct report *report)
     struct cgroup_layout layout;
     struct error err = {0};
     bool is_found = rootless_is_active() ? cgroup_layout_find_delegated("", "parley-probe", true, &layout, &err)
-                                         : cgroup_layout_find("", "parley-probe", &layout, &err);
+                                         : cgroup_layout_find("", "parley-probe", namespaces_kept_cgroup(), &layout, &err);
     if (!is_found) {
         tell(report, "cgroups", false, "%.180s", err.message);
         return;

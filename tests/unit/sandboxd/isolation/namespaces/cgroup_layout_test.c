@@ -1,4 +1,5 @@
 /* Where our cgroups go, on fake trees of plain files: hybrid, pure v2 in a service, pure v2 in a session, none. */
+#include "sandboxd/isolation/namespaces/cgroup_keep.h"
 #include "sandboxd/isolation/namespaces/cgroup_layout.h"
 
 #include "shared/base/fd.h"
@@ -45,7 +46,7 @@ static void test_hybrid(void)
           "40 31 0:37 / /cg/cpuset rw - cgroup cgroup rw,cpuset\n41 31 0:38 / /cg/uni\\040fied rw - cgroup2 x rw\n",
           "8:pids:/\n4:memory:/api/6e\n3:cpuset:/other\n1:cpu,cpuacct:/\n0::/own\n");
     put("/cg/uni fied/cgroup.controllers", "hugetlb\n");
-    CHECK(cgroup_layout_find(root, "parley-12345678", &layout, &err));
+    CHECK(cgroup_layout_find(root, "parley-12345678", NULL, &layout, &err));
     CHECK(path_is(layout.unified, "/cg/uni fied/own/parley-12345678"));
     CHECK(path_is(layout.v1[CGROUP_MEMORY], "/cg/memory/api/6e/parley-12345678"));
     CHECK(path_is(layout.v1[CGROUP_PIDS], "/cg/pids/parley-12345678"));
@@ -64,7 +65,7 @@ static void test_v2_service(void)
     put("/sys/fs/cgroup/system.slice/parley.service/cgroup.controllers", "cpu memory pids\n");
     put("/sys/fs/cgroup/system.slice/parley.service/cgroup.type", "domain\n");
     put("/sys/fs/cgroup/system.slice/parley.service/cgroup.procs", self);
-    CHECK(cgroup_layout_find(root, "parley-1", &layout, &err));
+    CHECK(cgroup_layout_find(root, "parley-1", NULL, &layout, &err));
     CHECK(path_is(layout.parent, "/sys/fs/cgroup/system.slice/parley.service"));
     CHECK(path_is(layout.unified, "/sys/fs/cgroup/system.slice/parley.service/parley-1"));
     CHECK(!cgroup_layout_has_v1(&layout));
@@ -81,6 +82,36 @@ static void test_v2_service(void)
     CHECK_TEXT(enabled_below, "+memory +pids +cpu");
 }
 
+/* Another service keeps it, with its own process in a leaf: a service that is started again has cgroups in none of its. */
+static void test_v2_kept(void)
+{
+    struct cgroup_layout layout = {0};
+    struct error err = {0};
+    static const char KEPT[] = "/system.slice/parley-sandboxes.service";
+    begin(V2_MOUNT, "0::/system.slice/parley-sandboxd.service\n");
+    put("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n");
+    CHECK(!cgroup_layout_find(root, "parley-1", KEPT, &layout, &err));
+    CHECK(err.kind == ERROR_NOT_FOUND && strstr(err.message, "--keep-cgroup") != NULL);
+    put("/sys/fs/cgroup/system.slice/parley-sandboxes.service/cgroup.controllers", "cpu memory pids\n");
+    put("/sys/fs/cgroup/system.slice/parley-sandboxes.service/cgroup.type", "domain\n");
+    put("/sys/fs/cgroup/system.slice/parley-sandboxes.service/cgroup.procs", "");
+    CHECK(cgroup_layout_find(root, "parley-1", KEPT, &layout, &err));
+    CHECK(path_is(layout.unified, "/sys/fs/cgroup/system.slice/parley-sandboxes.service/parley-1"));
+    CHECK(!cgroup_layout_find(root, "parley-1", "/../../etc", &layout, &err));
+    CHECK(!cgroup_layout_find(root, "parley-1", "system.slice", &layout, &err));
+    CHECK(!cgroup_keep(root, &err)); /* ours has no procs file here */
+    put("/sys/fs/cgroup/system.slice/parley-sandboxd.service/cgroup.type", "domain\n");
+    put("/sys/fs/cgroup/system.slice/parley-sandboxd.service/cgroup.procs", "1\n2\n");
+    CHECK(!cgroup_keep(root, &err) && err.kind == ERROR_CONFLICT);
+    char self[16];
+    snprintf(self, sizeof self, "%d\n", (int)getpid());
+    put("/sys/fs/cgroup/system.slice/parley-sandboxd.service/cgroup.procs", self);
+    put("/sys/fs/cgroup/system.slice/parley-sandboxd.service/keeper/cgroup.procs", "");
+    CHECK(cgroup_keep(root, &err));
+    begin(V2_MOUNT, "0::/system.slice/parley-sandboxd.service/keeper\n");
+    CHECK(cgroup_keep(root, &err));
+}
+
 /* A session's cgroup has the shell in it, and often no cpu controller: then ours goes to the mount's top. */
 static void test_v2_session(void)
 {
@@ -92,11 +123,11 @@ static void test_v2_session(void)
     put("/sys/fs/cgroup/user.slice/session-1.scope/cgroup.controllers", "cpu memory pids\n");
     put("/sys/fs/cgroup/user.slice/session-1.scope/cgroup.type", "domain\n");
     put("/sys/fs/cgroup/user.slice/session-1.scope/cgroup.procs", "1\n77\n");
-    CHECK(cgroup_layout_find(root, "parley-1", &layout, &err));
+    CHECK(cgroup_layout_find(root, "parley-1", NULL, &layout, &err));
     CHECK(path_is(layout.unified, "/sys/fs/cgroup/parley-1"));
     /* In a container that top is no real root, and others are in it: there is no place. */
     put("/sys/fs/cgroup/cgroup.type", "domain\n");
-    CHECK(!cgroup_layout_find(root, "parley-1", &layout, &err));
+    CHECK(!cgroup_layout_find(root, "parley-1", NULL, &layout, &err));
     CHECK(err.kind == ERROR_NOT_FOUND && strstr(err.message, "Delegate=yes") != NULL);
 }
 
@@ -105,22 +136,22 @@ static void test_missing(void)
     struct cgroup_layout layout = {.unified = "untouched"};
     struct error err = {0};
     begin("35 31 0:32 / /cg/memory rw - cgroup cgroup rw,memory\n", "4:memory:/\n");
-    CHECK(!cgroup_layout_find(root, "parley-1", &layout, &err));
+    CHECK(!cgroup_layout_find(root, "parley-1", NULL, &layout, &err));
     CHECK(err.kind == ERROR_NOT_FOUND && strstr(err.message, "v2") != NULL);
     begin(V2_MOUNT, "0::/\n");
     put("/sys/fs/cgroup/cgroup.controllers", "cpu pids\n");
-    CHECK(!cgroup_layout_find(root, "parley-1", &layout, &err));
+    CHECK(!cgroup_layout_find(root, "parley-1", NULL, &layout, &err));
     CHECK(err.kind == ERROR_NOT_FOUND && strstr(err.message, "memory") != NULL);
     CHECK_TEXT(layout.unified, "untouched");
     /* A mount that shows only part of the hierarchy, the own path outside of it. */
     begin("30 24 0:26 /docker/abc /cg rw - cgroup2 cgroup2 rw\n", "0::/docker/abc/x\n");
     put("/cg/cgroup.controllers", "cpu pids memory\n");
     put("/cg/x/cgroup.controllers", "cpu pids memory\n");
-    CHECK(cgroup_layout_find(root, "parley-1", &layout, &err));
+    CHECK(cgroup_layout_find(root, "parley-1", NULL, &layout, &err));
     CHECK(path_is(layout.unified, "/cg/x/parley-1"));
     begin("30 24 0:26 /docker/abc /cg rw - cgroup2 cgroup2 rw\n", "0::/../../elsewhere\n");
     put("/cg/cgroup.controllers", "cpu pids memory\n");
-    CHECK(cgroup_layout_find(root, "parley-1", &layout, &err));
+    CHECK(cgroup_layout_find(root, "parley-1", NULL, &layout, &err));
     CHECK(path_is(layout.unified, "/cg/parley-1"));
 }
 
@@ -248,6 +279,7 @@ int main(void)
     CHECK(mkdtemp(root) != NULL);
     test_hybrid();
     test_v2_service();
+    test_v2_kept();
     test_v2_session();
     test_missing();
     test_delegated_v2();
