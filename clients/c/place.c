@@ -1,5 +1,6 @@
 #include "clients/c/place.h"
 
+#include "shared/base/config.h"
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -145,11 +146,27 @@ bool place_load_keyless(struct place *place, const char *url, struct error *err)
     return true;
 }
 
+/* The first key of the deployment that lies on this machine, for who may read it: root, before it has a config.json.
+ * For no other URL than that of this machine. */
+static char *local_admin_key(const char *url)
+{
+    if (!text_equal(url, DEFAULT_URL))
+        return NULL;
+    AUTO_FREE char *state = config_state_folder(0, NULL);
+    AUTO_FREE char *path = memory_printf("%s/admin.key", state);
+    char *key = fd_read_file(path, 256, NULL, NULL);
+    if (key)
+        key[strcspn(key, "\n")] = '\0';
+    return key;
+}
+
 bool place_load(struct place *place, const char *url, struct error *err)
 {
     AUTO_PLACE found = {0};
     if (!place_load_keyless(&found, url, err))
         return false;
+    if (!found.api_key)
+        found.api_key = local_admin_key(found.url);
     if (!found.api_key) {
         AUTO_FREE char *path = place_config_path();
         return error_set(err, ERROR_NOT_FOUND, "no API key: `parley up -d` writes one to %s, or set PARLEY_API_KEY",

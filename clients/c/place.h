@@ -16,7 +16,8 @@ void place_done(struct place *place);
 #define AUTO_PLACE __attribute__((cleanup(place_done))) struct place
 
 /** $PARLEY_URL and $PARLEY_API_KEY, else config.json, else the default URL. `url` (may be NULL) wins over all.
- *  ERROR_NOT_FOUND without a key says how to get one; ERROR_INVALID for a config file that is not one. */
+ *  Without a key, and for the default URL alone, the admin key of this machine's deployment if it can be read.
+ *  ERROR_NOT_FOUND without any says how to get one; ERROR_INVALID for a config file that is not one. */
 bool place_load(struct place *place, const char *url, struct error *err) MUST_USE;
 
 /** As place_load, but the key may be missing (NULL then). */

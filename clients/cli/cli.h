@@ -124,6 +124,7 @@ char *cli_state(const struct cli_common *common) MUST_USE;
 /* The commands. argv[0] is the command's name. */
 int up_main(int argc, char *argv[]);
 int down_main(int argc, char *argv[]);
+int enrol_main(int argc, char *argv[]);
 int doctor_main(int argc, char *argv[]);
 int run_main(int argc, char *argv[]);
 int shell_main(int argc, char *argv[]);
