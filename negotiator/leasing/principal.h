@@ -1,6 +1,7 @@
 /** principal.h - who asks: API keys, principals and what their roles allow (protocol.md, 1). */
 #pragma once
 
+#include "negotiator/leasing/policy/quota.h"
 #include "negotiator/ledger/kv.h"
 
 #include "shared/base/random.h"
@@ -9,15 +10,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PRINCIPAL_BYTES 129 /* a principal's name with its NUL */
-#define API_KEY_BYTES   47  /* "pk_" + 43 base64url characters + NUL */
+#define PRINCIPAL_BYTES       129 /* a principal's name with its NUL */
+#define API_KEY_BYTES         47  /* "pk_" + 43 base64url characters + NUL */
+#define PRINCIPAL_ACTOR_BYTES 160 /* WANTED_ACTOR_BYTES */
 
 enum role { ROLE_VIEWER, ROLE_USER, ROLE_ADMIN }; /* each may do what the one before may */
+
+enum principal_kind {
+    PRINCIPAL_API_KEY,
+    PRINCIPAL_LOGIN,  /* a login token, made of an API key */
+    PRINCIPAL_OUTSIDE /* an identity that somebody else vouches for: no key_id */
+};
 
 struct principal {
     char name[PRINCIPAL_BYTES];
     enum role role;
-    char key_id[RANDOM_ID_BYTES]; /* "key_...": of the API key that was shown */
+    enum principal_kind kind;
+    char key_id[RANDOM_ID_BYTES];      /* "key_...": the API key that was shown, or a login token was made of */
+    char actor[PRINCIPAL_ACTOR_BYTES]; /* pinned: "human:<id>" or "agent:<id>"; "": whatever a request says */
+    struct quota limits;               /* of the key, each 1 or more; 0 and -1: the key does not limit it */
 };
 
 /** "viewer", "user", "admin". */
