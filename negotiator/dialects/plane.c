@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUTES_MAX = 64 };
+enum { ROUTES_MAX = 96 };
 
 struct plane *plane_of(const struct http_request *request)
 {
@@ -22,6 +22,10 @@ static const char *action_of(const struct http_request *request)
         return text_equal(method, "POST") ? "revoke" : "read";
     if (text_equal(strrchr(path, '/'), "/refresh"))
         return "refresh";
+    if (text_equal(strrchr(path, '/'), "/share"))
+        return "share";
+    if (http_request_parameter(request, "share_id"))
+        return "share.end";
     if (text_starts_with(http_request_path(request), "/nodes"))
         return text_equal(method, "POST") ? "node.change" : "read";
     if (text_starts_with(path, "/snapshots"))
@@ -177,7 +181,7 @@ const struct http_route *plane_routes(size_t *count)
     static struct http_route rows[ROUTES_MAX];
     const struct plane_rows dialects[] = {threads_rows(), sandboxes_rows(), changes_rows(), snapshots_rows(),
                                           volumes_rows(), node_rows(),      admin_rows(),   revocations_rows(),
-                                          nodes_rows(),   audit_rows(),     execute_rows()};
+                                          nodes_rows(),   audit_rows(),     execute_rows(), share_rows()};
     *count = 0;
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
         if (*count + dialects[i].count > ROUTES_MAX)

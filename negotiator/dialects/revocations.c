@@ -41,7 +41,7 @@ static json_t *shown_revocation(const struct revocation *revocation)
                      revocation->usable_until ? shown_time(revocation->usable_until * 1000) : json_null());
 }
 
-static void print_one(struct http_request *request, const struct revoking *r)
+void revocations_print_one(struct http_request *request, const struct revoking *r)
 {
     if (r->refusal.kind != ERROR_NONE) {
         waiting_refuse(request, &r->refusal);
@@ -150,7 +150,7 @@ static void make_revocation(struct http_request *request)
     AUTO(revoking) *r = revoking_new();
     r->verb = REVOKING_MAKE;
     if (read_revocation(request, r, &err)) {
-        waiting_revoke(request, TAKE(r), print_one);
+        waiting_revoke(request, TAKE(r), revocations_print_one);
         return;
     }
     if (err.kind == ERROR_UNAUTHENTICATED)
@@ -172,7 +172,7 @@ static void find_revocation(struct http_request *request)
         error_set(&err, ERROR_NOT_FOUND, "no such revocation; an id looks like rev_ and 20 of a-z0-9");
         http_reply_error(request, &err);
     } else {
-        waiting_revoke(request, TAKE(r), print_one);
+        waiting_revoke(request, TAKE(r), revocations_print_one);
     }
 }
 

@@ -1,4 +1,5 @@
 /* threads.c - the native dialect's threads: negotiate a sandbox, look at it, let it go (protocol.md, 2). */
+#include "negotiator/dialects/granted.h"
 #include "negotiator/dialects/plane.h"
 #include "negotiator/dialects/shown.h"
 #include "negotiator/dialects/waiting.h"
@@ -9,66 +10,7 @@
 #include <sodium.h>
 #include <string.h>
 
-enum { HASH_BYTES = 32, ONCE_KEY_MAX = 255, REFRESH_PERCENT = 20, REFRESH_BODY_BYTES = 16384, SIGN_BODY_BYTES = 1024 };
-
-/* --- the answer --- */
-
-static json_t *granted_scopes(const struct scope_set *set)
-{
-    char text[SCOPE_TEXT_BYTES];
-    json_t *list = json_array();
-    scope_format(set, text);
-    char *rest = NULL;
-    for (char *atom = strtok_r(text, " ", &rest); atom; atom = strtok_r(NULL, " ", &rest))
-        json_array_append_new(list, json_string(atom));
-    return list;
-}
-
-static json_t *shown_hint(const struct negotiation *n)
-{
-    if (!n->hint.given)
-        return NULL;
-    return json_pack("{s:s, s:b, s:s*}", "given", n->wanted.hint, "honored", n->hint.honored, "reason",
-                     n->hint.honored ? NULL : n->hint.reason);
-}
-
-static json_t *shown_grant(const struct negotiation *n, const char *token, const char *preview_domain)
-{
-    const struct capability_claims *claims = &n->claims;
-    int64_t refresh = claims->expires_at - (claims->expires_at - claims->issued_at) * REFRESH_PERCENT / 100;
-    const struct sandbox *sandbox = &n->sandbox;
-    json_t *brief = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b}", "id", sandbox->id, "name", sandbox->name, "state",
-                              sandbox_state_name(sandbox->state), "template", sandbox->template_name, "isolation",
-                              sandbox->isolation, "node", sandbox->node, "reused", !n->created);
-    if (sandbox->isolation_detail[0])
-        json_object_set_new(brief, "isolation_detail", json_string(sandbox->isolation_detail));
-    if (sandbox->storage[0])
-        json_object_set_new(brief, "storage", json_string(sandbox->storage));
-    json_object_set_new(brief, "warm", json_boolean(sandbox->was_warm));
-    if (sandbox->snapshot[0])
-        json_object_set_new(brief, "snapshot", json_string(sandbox->snapshot));
-    json_t *endpoints = shown_endpoints(n->url, sandbox->id, n->wanted.capability_url ? token : NULL);
-    if (sandbox->ports)
-        json_object_set_new(endpoints, "previews", shown_previews(n->url, preview_domain, sandbox->id, sandbox->ports));
-    return json_pack("{s:s, s:o, s:o*, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "protocol_version", "1.0", "sandbox",
-                     brief, "hint", shown_hint(n), "lease", shown_lease(&n->lease), "token", token, "token_type",
-                     "Bearer", "jti", claims->jti, "scopes", granted_scopes(&claims->scopes), "expires_at",
-                     shown_time(claims->expires_at * 1000), "refresh_before", shown_time(refresh * 1000), "endpoints",
-                     endpoints);
-}
-
-/* waiting.h's print: on the loop, with the grant durable. */
-static void print_grant(struct http_request *request, const struct negotiation *n)
-{
-    char token[CAPABILITY_TEXT_BYTES];
-    struct error err = {0};
-    if (n->refusal.kind != ERROR_NONE || !leasing_mint(plane_of(request)->leasing, n, token, &err)) {
-        waiting_refuse(request, n->refusal.kind != ERROR_NONE ? &n->refusal : &err);
-        return;
-    }
-    http_reply_json(request, n->created ? 201 : 200, shown_grant(n, token, plane_of(request)->preview_domain));
-    sodium_memzero(token, sizeof token);
-}
+enum { HASH_BYTES = 32, ONCE_KEY_MAX = 255, REFRESH_BODY_BYTES = 16384, SIGN_BODY_BYTES = 1024 };
 
 /* --- the question --- */
 
@@ -131,7 +73,7 @@ static void negotiate(struct http_request *request)
         plane_refuse(request, &err);
         return;
     }
-    struct waiting *waiting = waiting_start(request, n, print_grant);
+    struct waiting *waiting = waiting_start(request, n, granted_print);
     if (leasing_negotiate(plane_of(request)->leasing, n, &err)) {
         n = NULL; /* the rules have it */
         return;
@@ -181,7 +123,7 @@ static void refresh(struct http_request *request)
         plane_refuse(request, &err);
         return;
     }
-    struct waiting *waiting = waiting_start(request, n, print_grant);
+    struct waiting *waiting = waiting_start(request, n, granted_print);
     if (leasing_refresh(plane_of(request)->leasing, n, &err)) {
         n = NULL; /* the rules have it */
         return;

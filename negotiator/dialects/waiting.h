@@ -23,6 +23,9 @@ void waiting_ask(struct http_request *request, struct question *question,
 void waiting_revoke(struct http_request *request, struct revoking *revoking,
                     void (*print)(struct http_request *request, const struct revoking *r));
 
+/** A print for waiting_revoke: the revocation, 202 while nodes are missing (revocations.c). */
+void revocations_print_one(struct http_request *request, const struct revoking *r);
+
 /** A print for waiting_ask: 204, or the refusal. */
 void waiting_print_done(struct http_request *request, const struct question *q);
 

@@ -45,6 +45,9 @@ static bool read_family(struct family *to, const json_t *json)
     to->until = json_integer_value(json_object_get(json, "until"));
     to->issued_at = json_integer_value(json_object_get(current, "iat"));
     to->expires_at = json_integer_value(json_object_get(current, "exp"));
+    to->share_until = json_integer_value(json_object_get(json, "share_until"));
+    if (to->share_until > 0 && !take(to->owner, sizeof to->owner, json, "owner"))
+        return false;
     return to->until > 0 && to->expires_at > to->issued_at &&
            take(to->sandbox_id, sizeof to->sandbox_id, json, "sandbox") &&
            take(to->lease, sizeof to->lease, json, "lease") &&
@@ -84,22 +87,34 @@ static void put_token(struct work *work, const struct capability_claims *claims)
     store_forget_at(work, (claims->expires_at + TOKEN_KEEP_S) * 1000, key.text);
 }
 
+/* Of a share, whose thread it is; the row of any other family has none of it. */
+static void add_share(json_t *row, const struct family *family)
+{
+    if (family == NULL || family->owner[0] == '\0')
+        return;
+    json_object_set_new(row, "owner", json_string(family->owner));
+    json_object_set_new(row, "share_until", json_integer(family->share_until));
+}
+
 void family_issue(struct work *work, const struct capability_claims *claims, const struct family *before)
 {
     char scope[SCOPE_TEXT_BYTES];
     struct id_key key = key_of("family", claims->family);
-    int64_t until_before = before ? before->until : 0, first = before ? before->first_expires_at : claims->expires_at;
+    bool is_first = before == NULL || before->revision == 0;
+    int64_t until_before = is_first ? 0 : before->until,
+            first = is_first ? claims->expires_at : before->first_expires_at;
     int64_t until = claims->expires_at > until_before ? claims->expires_at : until_before;
     scope_format(&claims->scopes, scope);
-    kv_change_expect(work->change, key.text, before ? before->revision : 0);
-    put_json(work, key.text,
-             json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:{s:s, s:I, s:I, s:s}}", "sandbox",
-                       claims->sandbox_id, "lease", claims->lease, "thread", claims->thread_id, "principal",
-                       claims->principal, "actor", claims->actor, "previous", before ? before->jti : "", "long",
-                       claims->long_lived, "first_exp", (json_int_t)first, "until", (json_int_t)until, "current", "jti",
-                       claims->jti, "iat", (json_int_t)claims->issued_at, "exp", (json_int_t)claims->expires_at,
-                       "scope", scope));
-    if (before == NULL) /* later ones prolong it: store_forget looks at `until` */
+    kv_change_expect(work->change, key.text, is_first ? 0 : before->revision);
+    json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:{s:s, s:I, s:I, s:s}}", "sandbox",
+                            claims->sandbox_id, "lease", claims->lease, "thread", claims->thread_id, "principal",
+                            claims->principal, "actor", claims->actor, "previous", is_first ? "" : before->jti, "long",
+                            claims->long_lived, "first_exp", (json_int_t)first, "until", (json_int_t)until, "current",
+                            "jti", claims->jti, "iat", (json_int_t)claims->issued_at, "exp",
+                            (json_int_t)claims->expires_at, "scope", scope);
+    add_share(row, before);
+    put_json(work, key.text, row);
+    if (is_first) /* later ones prolong it: store_forget looks at `until` */
         store_forget_at(work, (until + FAMILY_KEEP_S) * 1000, key.text);
     else /* the first one's id leads to the family by itself */
         put_token(work, claims);

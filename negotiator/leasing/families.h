@@ -15,7 +15,9 @@ struct family {
     char sandbox_id[CAPABILITY_ID_BYTES];
     char lease[CAPABILITY_ID_BYTES];
     char thread_id[CAPABILITY_THREAD_BYTES];
-    char principal[PRINCIPAL_BYTES];
+    char principal[PRINCIPAL_BYTES]; /* sub of its tokens */
+    char owner[PRINCIPAL_BYTES];     /* of a share: whose thread it is; "" the principal's own */
+    int64_t share_until;             /* of a share: none of its tokens is issued for later; else 0 */
     char actor[WANTED_ACTOR_BYTES];
     bool long_lived;
     char jti[CAPABILITY_ID_BYTES];      /* of the current token, whose successor does not exist yet */
@@ -34,8 +36,8 @@ bool family_get(struct work *work, const char *id, struct family *family) MUST_U
 bool family_of_token(struct work *work, const char *jti, char id[static CAPABILITY_ID_BYTES],
                      int64_t *expires_at) MUST_USE;
 
-/** Adds to the change that the token of these claims was issued: the first of its family, or (`before`, as it was read)
- *  the successor of its current one. */
+/** Adds to the change that the token of these claims was issued: the successor of the current one (`before`, as it was
+ *  read), or the first of its family (NULL, or what is to be known of that besides: owner and share_until). */
 void family_issue(struct work *work, const struct capability_claims *claims, const struct family *before);
 
 /** The claims of its current token. False when its row is not what was minted from. */

@@ -1,4 +1,5 @@
 #include "negotiator/leasing/leasing_internal.h"
+#include "negotiator/leasing/sharing/sharing.h"
 
 #include <string.h>
 
@@ -21,6 +22,8 @@ static void ask_again(void *argument, int64_t now_ms UNUSED)
             negotiate_answer(each);
         else if (each->current_token)
             refresh_submit(each);
+        else if (each->share.is_wanted)
+            share_submit(each);
         else
             negotiate_submit(each);
     }

@@ -153,6 +153,7 @@ void question_free(struct question *question)
     for (size_t i = 0; i < question->count; i++)
         sandbox_done(&question->list[i]);
     free(question->list);
+    free(question->shares);
     free(question);
 }
 

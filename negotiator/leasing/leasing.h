@@ -88,11 +88,19 @@ struct hint_answer {
     const char *reason; /* static; NULL when honored */
 };
 
-/** One negotiation or refresh: the question above, the answer below. */
+/** What a share is to be: `principal` may renew it with an own API key; "" whoever holds its token, who cannot. */
+struct share_wish {
+    bool is_wanted;
+    char principal[PRINCIPAL_BYTES];
+    int64_t until_ms; /* 0: as long as the lease */
+};
+
+/** One negotiation, refresh or share: the question above, the answer below. */
 struct negotiation {
     struct caller caller;
-    struct wanted wanted; /* of a refresh: ttl, scopes */
-    char *current_token;  /* owned; a refresh: the token to be rotated. NULL: a negotiation */
+    struct wanted wanted;    /* of a refresh: ttl, scopes; of a share also actor, capability_url */
+    char *current_token;     /* owned; a refresh: the token to be rotated. NULL: none */
+    struct share_wish share; /* is_wanted: a share */
     char thread_id[CAPABILITY_THREAD_BYTES];
     char idempotency[65]; /* hex hash over principal, route and Idempotency-Key; "" none */
     char body_hash[65];   /* hex; with the former */
@@ -109,6 +117,7 @@ struct negotiation {
     struct lease lease;
     struct capability_claims claims; /* what leasing_mint makes a token of */
     char url[SANDBOX_URL_BYTES];     /* of the node */
+    int64_t share_until; /* s; of a share and its refreshes: no token of it will live longer; 0: it is none */
 
     /* Private to leasing. */
     struct leasing *leasing;
@@ -133,6 +142,10 @@ bool leasing_negotiate(struct leasing *leasing, struct negotiation *negotiation,
 /** Rotates n->current_token (protocol.md, 2): takes it as leasing_negotiate does. The answer is a grant too. */
 bool leasing_refresh(struct leasing *leasing, struct negotiation *negotiation, struct error *err) MUST_USE;
 
+/** Shares the sandbox of n's thread (n->share): a grant of a family of its own, for somebody else. Takes it as
+ *  leasing_negotiate does. */
+bool leasing_share(struct leasing *leasing, struct negotiation *negotiation, struct error *err) MUST_USE;
+
 /** The token of a granted negotiation: nothing but keys and claims, so it runs where the answer is printed, not on the
  *  ledger thread. */
 bool leasing_mint(const struct leasing *leasing, const struct negotiation *negotiation,
@@ -145,10 +158,24 @@ enum question_verb {
     QUESTION_SIGN,    /* a sign of life for the thread's lease */
     QUESTION_SANDBOX, /* one sandbox, also an ended one while it is remembered */
     QUESTION_DELETE,  /* ends a sandbox */
-    QUESTION_LIST
+    QUESTION_LIST,
+    QUESTION_SHARES /* of the thread: those that hold */
 };
 
 #define QUESTION_LIST_MAX 200
+#define SHARES_MAX        64 /* of one principal, at a time */
+
+/** One share, as its owner sees it. */
+struct share {
+    char id[CAPABILITY_ID_BYTES];    /* the family of its tokens */
+    char principal[PRINCIPAL_BYTES]; /* their sub: a name, or "share:<id>" */
+    char actor[WANTED_ACTOR_BYTES];
+    char jti[CAPABILITY_ID_BYTES]; /* of the current token */
+    char scope[SCOPE_TEXT_BYTES];  /* of that, as the next */
+    int64_t expires_at;            /* s since 1970 UTC, as the next */
+    int64_t until;
+    int64_t created_ms;
+};
 
 struct question {
     enum question_verb verb;
@@ -170,6 +197,8 @@ struct question {
     struct sandbox *list; /* LIST: owned */
     size_t count;
     char next[RANDOM_ID_BYTES]; /* cursor of the next page; "" the end */
+    struct share *shares;       /* SHARES: owned */
+    size_t share_count;
 
     struct leasing *leasing; /* private, as the next */
     bool destroy;

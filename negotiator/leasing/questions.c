@@ -1,6 +1,7 @@
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/marks.h"
 #include "negotiator/leasing/presented.h"
+#include "negotiator/leasing/sharing/sharing.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -14,7 +15,7 @@ static void forget_answer(struct question *q)
     sandbox_done(&q->sandbox);
     for (size_t i = 0; i < q->count; i++)
         sandbox_done(&q->list[i]);
-    q->count = 0;
+    q->count = q->share_count = 0;
     q->next[0] = '\0';
     q->destroy = false;
     q->mark = (struct mark){.number = 0};
@@ -49,7 +50,7 @@ static bool find_thread(struct work *work, struct question *q)
     return held || error_set(&q->refusal, ERROR_NOT_FOUND, "thread %s has no sandbox", q->thread_id);
 }
 
-/* Who shows a capability of the thread speaks for the one it was issued to. */
+/* Who shows a capability of the thread speaks for the one it was issued to, or who shared it. */
 static bool find_presented(struct work *work, struct question *q)
 {
     AUTO_PRESENTED presented = {.grace_s = CAPABILITY_LEEWAY_S - 1};
@@ -58,10 +59,10 @@ static bool find_presented(struct work *work, struct question *q)
         return false;
     if (marks_refuse(work->leasing, claims, work->now))
         return error_set(&q->refusal, ERROR_TOKEN_REVOKED, "the token is revoked");
-    bool is_of_thread = strcmp(claims->thread_id, q->thread_id) == 0 &&
-                        text_copy(q->caller.owner, sizeof q->caller.owner, claims->principal);
-    if (!is_of_thread)
+    if (strcmp(claims->thread_id, q->thread_id) != 0)
         return error_set(&q->refusal, ERROR_NOT_FOUND, "this is no token of thread %s", q->thread_id);
+    if (!sharing_owner(work, claims, q->caller.owner))
+        return false;
     if (!find_thread(work, q))
         return false;
     return strcmp(q->lease.id, claims->lease) == 0 ||
@@ -252,6 +253,8 @@ static bool decide(struct work *work, struct question *q)
         return delete_sandbox(work, q);
     case QUESTION_LIST:
         return list_sandboxes(work, q);
+    case QUESTION_SHARES:
+        return caller_may(&q->caller, ROLE_VIEWER, &q->refusal) && find_thread(work, q) && sharing_list(work, q);
     }
     return error_set(work->err, ERROR_INTERNAL, "no such question");
 }

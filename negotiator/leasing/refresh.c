@@ -4,6 +4,7 @@
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/marks.h"
 #include "negotiator/leasing/presented.h"
+#include "negotiator/leasing/sharing/sharing.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -18,6 +19,7 @@ struct refreshing {
     struct negotiation *n;
     bool charged; /* for its mark */
     /* Set anew by each run of the rule. */
+    char owner[PRINCIPAL_BYTES];       /* of the thread and the lease */
     char old_jti[CAPABILITY_ID_BYTES]; /* of what was presented, once its MAC held */
     struct mark mark;                  /* number 0: none was made */
     bool is_leak;
@@ -31,7 +33,8 @@ static void forget_answer(struct refreshing *r)
     n->created = n->must_wait = n->is_ahead = false;
     sandbox_done(&n->sandbox);
     n->lease = (struct lease){0};
-    n->url[0] = r->old_jti[0] = '\0';
+    n->url[0] = r->old_jti[0] = r->owner[0] = '\0';
+    n->share_until = 0;
     r->mark.number = 0;
     r->is_leak = false;
 }
@@ -48,9 +51,12 @@ static bool judge(struct work *work, struct refreshing *r, struct presented *pre
     if (claims->link_count > 0)
         return error_set(&n->refusal, ERROR_UNAUTHENTICATED,
                          "an attenuated token cannot be refreshed; use the one it was made from");
+    if (text_starts_with(claims->principal, SHARE_PREFIX))
+        return error_set(&n->refusal, ERROR_NOT_FOUND,
+                         "a share for whoever holds its token cannot be refreshed; ask for another one");
     if (strcmp(claims->principal, n->caller.principal.name) != 0 || strcmp(claims->thread_id, n->thread_id) != 0)
         return error_set(&n->refusal, ERROR_NOT_FOUND, "this is no token of thread %s", n->thread_id);
-    if (!store_get_lease(work, claims->principal, n->thread_id, &n->lease))
+    if (!sharing_owner(work, claims, r->owner) || !store_get_lease(work, r->owner, n->thread_id, &n->lease))
         return false;
     bool lives = n->lease.revision > 0 && strcmp(n->lease.id, claims->lease) == 0 &&
                  strcmp(n->lease.sandbox_id, claims->sandbox_id) == 0 && sandbox_is_live(&presented->sandbox) &&
@@ -142,6 +148,8 @@ static bool rotate(struct work *work, struct refreshing *r, const struct capabil
     narrow(work, n, old, &claims->scopes);
     scope_copy(&claims->root_scopes, &claims->scopes);
     negotiate_times(work, n);
+    if (n->share_until && claims->expires_at > n->share_until)
+        claims->expires_at = n->share_until;
     if (!negotiate_is_usable(work, n) || !marks_may_add(work, &n->caller, old->expires_at, &r->charged, &n->refusal))
         return false;
     family_issue(work, claims, family);
@@ -175,13 +183,14 @@ static bool decide(struct work *work, struct refreshing *r)
     bool is_current = strcmp(old->jti, family.jti) == 0, is_previous = strcmp(old->jti, family.previous) == 0;
     if (!is_current && !is_previous)
         return refuse_leak(work, r, &family);
+    n->share_until = family.share_until;
     if (!negotiate_is_reachable(work, n)) /* nothing is spent for a node that cannot be used */
         return false;
     if (is_current ? !rotate(work, r, old, &family)
                    : !family_claims(&family, &n->sandbox, work->leasing->deployment, &n->claims, work->err))
         return false;
     negotiate_touch(&n->lease, 0, work->now);
-    store_put_lease(work, old->principal, &n->lease);
+    store_put_lease(work, r->owner, &n->lease);
     negotiate_show_paused(n);
     return audit(work, r);
 }

@@ -2,6 +2,7 @@
 
 #include "negotiator/leasing/marks.h"
 #include "negotiator/leasing/revocations.h"
+#include "negotiator/leasing/sharing/sharing.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -17,6 +18,8 @@ static void forget_answer(struct revoking *r)
 {
     r->refusal = (struct error){0};
     free(TAKE(r->list));
+    free(TAKE(r->followers));
+    r->follower_count = 0;
     r->count = 0;
     r->next[0] = '\0';
     json_decref(r->nodes);
@@ -46,11 +49,11 @@ static bool audit(struct work *work, const struct revoking *r, const struct mark
     AUTO_FREE char *detail = done
                                  ? memory_printf("%s %s: %s%s", r->list->id, mark_kind_name(mark->kind), who, r->reason)
                                  : memory_printf("%s: %s", r->refusal.message, r->reason);
-    struct audit_record record = {.action = "revoke",
+    struct audit_record record = {.action = r->share_thread[0] ? "share.end" : "revoke",
                                   .outcome = done ? "ok" : "refused",
                                   .status = done ? 200 : error_http_status(r->refusal.kind),
                                   .principal = owner,
-                                  .thread_id = mark->kind == MARK_THREAD ? value : "",
+                                  .thread_id = mark->kind == MARK_THREAD ? value : r->share_thread,
                                   .sandbox_id = mark->kind == MARK_SANDBOX ? value : "",
                                   .lease = mark->kind == MARK_LEASE ? value : "",
                                   .jti = mark->kind == MARK_JTI || mark->kind == MARK_FAMILY ? value : "",
@@ -71,6 +74,9 @@ static bool make(struct work *work, struct revoking *r, struct revocation_target
     struct revocation *made = r->list = memory_new(sizeof *made);
     r->count = 1;
     random_id(made->id, "rev");
+    /* Before its own: who has that one has them too. */
+    if (!sharing_follow(work, &target->mark, &r->followers, &r->follower_count))
+        return false;
     marks_add(work, &target->mark);
     made->mark = target->mark;
     memcpy(made->reason, r->reason, sizeof made->reason);
@@ -134,6 +140,8 @@ static void revoking_done(void *argument, const struct error *err)
         return;
     }
     struct leasing *leasing = r->leasing;
+    for (size_t i = 0; i < r->follower_count; i++)
+        marks_made(leasing, &r->followers[i], false);
     marks_made(leasing, &r->list->mark, true); /* what nodes answer comes to this thread later */
     if (r->list->in_force)
         r->answered(r->cookie, r);

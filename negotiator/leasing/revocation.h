@@ -32,6 +32,8 @@ struct revoking {
     char *token;          /* owned; selector "token": its last link, or its jti, by any holder */
     enum mark_kind kind;  /* the selector when token is NULL */
     char value[MARK_VALUE_BYTES];
+    char share_thread[CAPABILITY_THREAD_BYTES]; /* "" or, of MARK_FAMILY: `value` must be a share of that thread of the
+                                                 * caller's (or ?principal='s); it is one no more then */
     int64_t before_ms; /* 0: now */
     char reason[REVOCATION_REASON_BYTES];
     char id[RANDOM_ID_BYTES]; /* FIND; LIST: cursor, "" the newest */
@@ -49,6 +51,8 @@ struct revoking {
     struct leasing *leasing; /* private, as the next */
     bool charged; /* an earlier run of the rule took it from what the caller may revoke */
     int64_t give_up_ms;
+    struct mark *followers; /* owned: marks that go with it (sharing_follow) */
+    size_t follower_count;
     json_t *nodes; /* owned: those that have to acknowledge it */
 };
 

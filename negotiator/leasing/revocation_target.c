@@ -4,6 +4,7 @@
 #include "negotiator/leasing/marks.h"
 #include "negotiator/leasing/presented.h"
 #include "negotiator/leasing/revocations.h"
+#include "negotiator/leasing/sharing/sharing.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -127,6 +128,15 @@ struct owned_walk {
     size_t count;
 };
 
+/* A share's row: the sandbox is its value. */
+static bool note_shared(void *cookie, const char *key UNUSED, const struct kv_value *value)
+{
+    struct owned_walk *walk = cookie;
+    if (text_copy(walk->ids[walk->count], RANDOM_ID_BYTES, value->data))
+        walk->count++;
+    return walk->count < OWNED_MAX;
+}
+
 static bool note_owned(void *cookie, const char *key, const struct kv_value *value UNUSED)
 {
     struct owned_walk *walk = cookie;
@@ -136,15 +146,18 @@ static bool note_owned(void *cookie, const char *key, const struct kv_value *val
     return walk->count < OWNED_MAX;
 }
 
-/* The nodes of a principal's sandboxes. */
+/* The nodes of a principal's sandboxes, and of those that others share with it. */
 static bool add_owned(const struct finding *f, const char *principal, int64_t until)
 {
-    char first[KV_KEY_MAX_BYTES];
+    char first[KV_KEY_MAX_BYTES], shared[KV_KEY_MAX_BYTES];
     AUTO_FREE char(*ids)[RANDOM_ID_BYTES] = memory_array(OWNED_MAX, sizeof *ids);
     struct owned_walk walk = {.ids = ids};
-    if (!text_format(first, sizeof first, "owned/%s/", principal))
+    if (!text_format(first, sizeof first, "owned/%s/", principal) ||
+        !text_format(shared, sizeof shared, "shareto/%s/", principal))
         return error_set(f->work->err, ERROR_INTERNAL, "a key does not fit");
-    if (!kv_range(f->work->kv, first, NULL, OWNED_MAX, note_owned, &walk, f->work->err))
+    if (!kv_range(f->work->kv, first, NULL, OWNED_MAX, note_owned, &walk, f->work->err) ||
+        (walk.count < OWNED_MAX &&
+         !kv_range(f->work->kv, shared, NULL, OWNED_MAX, note_shared, &walk, f->work->err)))
         return false;
     if (walk.count == OWNED_MAX)
         return add_all_nodes(f, until);
@@ -174,9 +187,12 @@ static bool find_family(const struct finding *f, const char *id, int64_t expires
     struct family family;
     if (!family_get(f->work, id, &family))
         return false;
-    *known = family.revision > 0 && (f->only[0] == '\0' || strcmp(family.principal, f->only) == 0);
+    bool is_sharer = strcmp(family.owner, f->only) == 0;
+    *known = family.revision > 0 && (f->only[0] == '\0' || is_sharer || strcmp(family.principal, f->only) == 0);
     if (!*known)
         return true;
+    if (f->only[0] && is_sharer) /* its tokens bear another's name */
+        memcpy(f->target->mark.principal, family.principal, sizeof family.principal);
     int64_t until = expires_at ? expires_at : family.until;
     f->target->mark.until = until;
     return add_sandbox(f, family.sandbox_id, until);
@@ -192,6 +208,22 @@ static bool find_token(const struct finding *f)
     if ((is_family || expires_at > 0) && !find_family(f, is_family ? f->r->value : family, expires_at, &known))
         return false;
     return known || find_unknown(f);
+}
+
+/* One of the thread's, by its owner: all its tokens. */
+static bool find_share(const struct finding *f)
+{
+    struct family family;
+    struct mark *mark = &f->target->mark;
+    const struct revoking *r = f->r;
+    bool found = false;
+    if (!sharing_drop(f->work, caller_owner(&r->caller), r->share_thread, r->value, &family, &found))
+        return false;
+    if (!found)
+        return error_set(&f->r->refusal, ERROR_NOT_FOUND, "no such share of thread %s", r->share_thread);
+    mark->principal[0] = '\0';
+    mark->until = family.until;
+    return add_sandbox(f, family.sandbox_id, family.until);
 }
 
 /* Its tokens are dead for good, so what goes on of it goes on under a new id. */
@@ -252,8 +284,9 @@ static bool find_by_kind(const struct finding *f)
 {
     switch (f->r->kind) {
     case MARK_JTI:
-    case MARK_FAMILY:
         return find_token(f);
+    case MARK_FAMILY:
+        return f->r->share_thread[0] ? find_share(f) : find_token(f);
     case MARK_LINK:
         return find_unknown(f);
     case MARK_LEASE:

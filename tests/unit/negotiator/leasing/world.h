@@ -520,7 +520,7 @@ static UNUSED struct question *question_ask(struct world *world, enum question_v
     q->verb = verb;
     q->caller.principal.role = role;
     q->limit = 100;
-    bool by_thread = verb == QUESTION_THREAD || verb == QUESTION_RELEASE;
+    bool by_thread = verb == QUESTION_THREAD || verb == QUESTION_RELEASE || verb == QUESTION_SHARES;
     CHECK(text_copy(q->caller.principal.name, PRINCIPAL_BYTES, who) &&
           text_copy(q->thread_id, sizeof q->thread_id, by_thread ? target : "") &&
           text_copy(q->sandbox_id, sizeof q->sandbox_id, by_thread || target == NULL ? "" : target));
