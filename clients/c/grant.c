@@ -1,5 +1,6 @@
 #include "clients/c/grant.h"
 
+#include "clients/c/capability_url.h"
 #include "clients/c/grant_cache.h"
 #include "clients/c/grant_call.h"
 #include "clients/c/grant_keeper.h"
@@ -7,6 +8,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
+#include "shared/capability/scope.h"
 
 #include <sodium.h>
 #include <string.h>
@@ -93,8 +95,32 @@ static bool cached(struct grant *grant, const struct place *place, const struct 
     return good;
 }
 
+/* What the URL gives, or what was refreshed of it before; refreshed when that is due and can be done. */
+static bool get_by_url(struct grant *grant, const struct place *place, const struct grant_request *request,
+                       struct error *err)
+{
+    struct grant found = {0};
+    struct error refusal = {0};
+    if (!cached(&found, place, request) && !capability_url_grant(&found, place, err))
+        return false;
+    int64_t now = clock_wall_ms();
+    bool good = now < found.expires_ms && now < found.refresh_ms;
+    if (!good && found.refresh_ms < found.expires_ms)
+        good = grant_refresh(&found, place, request, &refusal) ||
+               (grant_call_may_pass(refusal.kind) && now < found.expires_ms);
+    if (good)
+        *grant = found;
+    else
+        grant_done(&found);
+    return good || error_set(err, refusal.kind ? refusal.kind : ERROR_TOKEN_EXPIRED, "%s",
+                             refusal.kind ? refusal.message
+                                          : "the time of this capability URL is over; ask for another");
+}
+
 bool grant_get(struct grant *grant, const struct place *place, const struct grant_request *request, struct error *err)
 {
+    if (place->capability)
+        return get_by_url(grant, place, request, err);
     struct grant found = {0};
     bool reused = false;
     if (cached(&found, place, request)) {
@@ -132,6 +158,13 @@ bool grant_replace(struct grant *grant, const struct place *place, const struct 
         grant_cache_store(-1, key, NULL);
     }
     return grant_negotiate(grant, place, request, err);
+}
+
+bool grant_allows(const struct grant *grant, const char *scope)
+{
+    struct scope_set set;
+    const char *scopes = grant->scopes ? grant->scopes : "";
+    return scope_parse(&set, scopes, strlen(scopes), SCOPE_UNKNOWN_DROPPED, NULL) && scope_allows(&set, scope);
 }
 
 void grant_forget_sandbox(const char *sandbox_id)

@@ -56,6 +56,9 @@ bool grant_refresh(struct grant *grant, const struct place *place, const struct 
 bool grant_replace(struct grant *grant, const struct place *place, const struct grant_request *request,
                    struct error *err) MUST_USE;
 
+/** Whether its scopes allow what a route needs: "process", "shell:ro". */
+bool grant_allows(const struct grant *grant, const char *scope) MUST_USE;
+
 /** Drops every cached grant of a sandbox: it was deleted. */
 void grant_forget_sandbox(const char *sandbox_id);
 

@@ -18,6 +18,10 @@ static const long TRY_EVERY_NS = 10000000;
 
 char *grant_cache_key(const struct place *place, const struct grant_request *request)
 {
+    /* A capability URL is a grant by itself: of whatever it is asked, it is the same one. */
+    const struct grant_request by_url = {.thread = place->capability};
+    if (place->capability)
+        request = &by_url;
     AUTO_FREE char *more = request->more ? json_dumps(request->more, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     AUTO_FREE char *names =
         memory_printf("%s\n%s\n%s\n%s\n%s\n%u%s%s", place->url, place->api_key, request->thread,

@@ -36,10 +36,10 @@ static json_t *negotiate_body(const struct grant_request *request)
     return body;
 }
 
-static bool start(struct call_transfer *transfer, const struct place *place, const struct grant_request *request,
-                  const char *verb, struct call call, struct error *err)
+static bool start(struct call_transfer *transfer, const struct place *place, const char *of_thread, const char *verb,
+                  struct call call, struct error *err)
 {
-    char *thread = curl_easy_escape(NULL, request->thread, 0);
+    char *thread = curl_easy_escape(NULL, of_thread, 0);
     AUTO_FREE char *url = memory_printf("%s/threads/%s/sandbox%s", place->url, thread ? thread : "", verb);
     curl_free(thread);
     call.method = "POST";
@@ -51,11 +51,14 @@ static bool start(struct call_transfer *transfer, const struct place *place, con
 bool grant_call_negotiate(struct call_transfer *transfer, const struct place *place,
                           const struct grant_request *request, unsigned timeout_ms, struct error *err)
 {
+    if (place->capability)
+        return error_set(err, ERROR_TOKEN_REVOKED,
+                         "this capability URL is no longer good: its time is over, or it was revoked; ask for another");
     json_t *body = negotiate_body(request);
     if (timeout_ms == 0 && request->wait_s)
         timeout_ms = (request->wait_s + ANSWER_S) * 1000;
     struct call call = {.body = body, .timeout_ms = timeout_ms};
-    bool started = start(transfer, place, request, "", call, err);
+    bool started = start(transfer, place, request->thread, "", call, err);
     json_decref(body);
     return started;
 }
@@ -67,7 +70,7 @@ bool grant_call_refresh(struct call_transfer *transfer, const struct place *plac
     if (request->ttl_s)
         json_object_set_new(body, "ttl", json_integer(request->ttl_s));
     struct call call = {.body = body, .timeout_ms = timeout_ms};
-    bool started = start(transfer, place, request, "/refresh", call, err);
+    bool started = start(transfer, place, grant->thread, "/refresh", call, err);
     json_decref(body);
     return started;
 }

@@ -1,5 +1,7 @@
 #include "clients/c/place.h"
 
+#include "clients/c/capability_url.h"
+
 #include "shared/base/config.h"
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
@@ -25,6 +27,9 @@ void place_done(struct place *place)
     if (place->api_key)
         sodium_memzero(place->api_key, strlen(place->api_key));
     free(place->api_key);
+    if (place->capability)
+        sodium_memzero(place->capability, strlen(place->capability));
+    free(place->capability);
     *place = (struct place){0};
 }
 
@@ -136,12 +141,17 @@ bool place_load_keyless(struct place *place, const char *url, struct error *err)
     AUTO_PLACE found = {0};
     const char *key = getenv("PARLEY_API_KEY");
     url = url ? url : getenv("PARLEY_URL");
+    const char *capability = capability_url_is(url) ? url : NULL;
+    if (capability)
+        url = capability_url_is(getenv("PARLEY_URL")) ? NULL : getenv("PARLEY_URL");
     if ((!url || !key) && !place_load_file(&found, &file_error) && file_error.kind != ERROR_NOT_FOUND) {
         *err = file_error;
         return false;
     }
     const char *chosen_url = url ? url : found.url ? found.url : DEFAULT_URL;
-    *place = (struct place){.url = memory_string(chosen_url), .api_key = memory_string(key ? key : found.api_key)};
+    *place = (struct place){.url = memory_string(chosen_url),
+                            .api_key = memory_string(key ? key : found.api_key),
+                            .capability = memory_string(capability)};
     strip_slash(place->url);
     return true;
 }
@@ -167,7 +177,7 @@ bool place_load(struct place *place, const char *url, struct error *err)
         return false;
     if (!found.api_key)
         found.api_key = local_admin_key(found.url);
-    if (!found.api_key) {
+    if (!found.api_key && !found.capability) {
         AUTO_FREE char *path = place_config_path();
         return error_set(err, ERROR_NOT_FOUND, "no API key: `parley up -d` writes one to %s, or set PARLEY_API_KEY",
                          path);

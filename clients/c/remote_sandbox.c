@@ -154,6 +154,9 @@ bool remote_sandbox_end(const struct place *place, const char *id, struct error 
 bool remote_sandbox_snapshot(const struct place *place, const char *id, const char *name, json_t **reply,
                              struct error *err)
 {
+    if (place->capability)
+        return error_set(err, ERROR_INVALID, "a snapshot is taken with an API key, or with --token; not with a "
+                                             "capability URL");
     AUTO_FREE char *path = negotiator_path("/sandboxes", id, "snapshots");
     AUTO_FREE char *url = memory_printf("%s%s", place->url, path);
     json_t *body = json_object();

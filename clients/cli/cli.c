@@ -1,5 +1,6 @@
 #include "clients/cli/cli.h"
 
+#include "clients/c/capability_url.h"
 #include "clients/c/remote_sandbox.h"
 
 #include "shared/base/clock.h"
@@ -28,6 +29,20 @@ static void print_json_error(enum error_kind kind, const char *message)
     wants_json = false;
 }
 
+/* --url: a capability URL is a secret, which must not stay in the process list. */
+static const char *take_url(void)
+{
+    static char kept[CAPABILITY_URL_BYTES];
+    if (strcmp(optarg, "-") == 0) {
+        AUTO_FREE char *read = cli_token_text(optarg);
+        return text_copy(kept, sizeof kept, read) ? kept : "";
+    }
+    if (!capability_url_is(optarg) || !text_copy(kept, sizeof kept, optarg))
+        return optarg;
+    memset(optarg, 'x', strlen(optarg));
+    return kept;
+}
+
 bool cli_common(struct cli_common *common, int option, const char *help)
 {
     switch (option) {
@@ -35,7 +50,7 @@ bool cli_common(struct cli_common *common, int option, const char *help)
         common->json = wants_json = true;
         return true;
     case CLI_OPTION_URL:
-        common->url = optarg;
+        common->url = take_url();
         return true;
     case CLI_OPTION_STATE:
         common->state = optarg;
@@ -151,7 +166,7 @@ bool cli_is_spent(const struct error *err)
 bool cli_renew_spent(struct grant *grant, const struct place *place, const struct grant_request *request,
                      bool *negotiated, struct error *err)
 {
-    if (*negotiated || !cli_is_spent(err) || !grant_replace(grant, place, request, err))
+    if (*negotiated || place->capability || !cli_is_spent(err) || !grant_replace(grant, place, request, err))
         return false;
     *negotiated = !grant->from_cache;
     *err = (struct error){0};

@@ -15,6 +15,7 @@
 
 enum { KEYS_BYTES = 4096, PIPE_BYTES = 64 * 1024, INTERRUPTS_MAX = 3, NOTE_LOST_MS = 1000 };
 static const unsigned PIPE_RESUMES_FOR_S = 60;
+static const uint64_t TELLS_AGAIN_NS = 3000000000;
 static const uint64_t ANSWERS_AFTER_NS = 150000000; /* a terminal answers to what it is asked within that */
 
 struct console {
@@ -22,6 +23,7 @@ struct console {
     struct console_end *end;
     struct session *session;
     bool is_raw;
+    uint64_t told_ns; /* boot time at which it was said that keys go nowhere */
     bool input_over; /* nothing more is read */
     struct local_tty_keys keys;
     struct local_tty_screen screen;
@@ -141,6 +143,23 @@ static void read_keys(struct console *console)
         type(console, keys, (size_t)got);
 }
 
+/* Who only watches must not believe that the other hears him. */
+static void drop_keys(struct console *console)
+{
+    char keys[KEYS_BYTES];
+    ssize_t got = read(STDIN_FILENO, keys, sizeof keys);
+    uint64_t now = clock_boot_ns();
+    if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN)) {
+        leave(console, SIGHUP); /* the user's terminal is gone */
+        return;
+    }
+    if (got < 0 || local_tty_without_answers(keys, (size_t)got) == 0)
+        return; /* what the terminal itself says to what it is shown */
+    if (console->told_ns == 0 || now - console->told_ns > TELLS_AGAIN_NS)
+        say(console, "only watching: keys are not sent; Ctrl-C leaves");
+    console->told_ns = now;
+}
+
 static void read_pipe(struct console *console)
 {
     char bytes[PIPE_BYTES];
@@ -208,7 +227,9 @@ static bool turn(struct console *console, int signals, struct error *err)
     struct curl_waitfd extra[3] = {{.fd = signals, .events = CURL_WAIT_POLLIN}};
     unsigned count = 1, output = 0, keys = 0;
     enum console_input input = console->wanted->input;
-    bool reads = input != CONSOLE_NONE && !console->input_over && session_room(console->session) >= KEYS_BYTES;
+    bool drops = input == CONSOLE_NONE && console->is_raw && console->wanted->use == SESSION_WATCH;
+    bool reads = drops || (input != CONSOLE_NONE && !console->input_over &&
+                           session_room(console->session) >= KEYS_BYTES);
     if (input == CONSOLE_PIPE && !session_facts(console->session)->started)
         reads = false;
     if (reads)
@@ -219,7 +240,9 @@ static bool turn(struct console *console, int signals, struct error *err)
         return false;
     if (extra[0].revents)
         read_signal(console, signals);
-    if (keys && extra[keys].revents && input == CONSOLE_KEYS)
+    if (keys && extra[keys].revents && drops)
+        drop_keys(console);
+    else if (keys && extra[keys].revents && input == CONSOLE_KEYS)
         read_keys(console);
     else if (keys && extra[keys].revents)
         read_pipe(console);

@@ -49,18 +49,33 @@ static json_t *newest(json_t *views)
     return json_incref(found);
 }
 
+static json_t *by_id(json_t *views, const char *id)
+{
+    size_t index;
+    json_t *view;
+    json_array_foreach (views, index, view) {
+        if (text_equal(json_string_value(json_object_get(view, "id")), id))
+            return json_incref(view);
+    }
+    return NULL;
+}
+
+/* Processes are told to who may start them; terminals, to who may look at them. */
 static json_t *find(const struct place *place, const struct grant_request *request, struct grant *grant, const char *id,
                     struct error *err)
 {
-    AUTO_FREE char *path = id ? negotiator_path("/processes", id, NULL) : memory_string("/terminals");
+    bool asks_one = id && grant_allows(grant, "process");
+    AUTO_FREE char *path = asks_one ? negotiator_path("/processes", id, NULL) : memory_string("/terminals");
     json_t *reply = NULL;
     if (!ask_surely(place, request, grant, path, &reply, err))
         return NULL;
-    if (id)
+    if (asks_one)
         return reply;
-    json_t *view = newest(json_object_get(reply, "terminals"));
+    json_t *views = json_object_get(reply, "terminals"), *view = id ? by_id(views, id) : newest(views);
     json_decref(reply);
-    if (!view)
+    if (!view && id)
+        error_set(err, ERROR_NOT_FOUND, "no terminal %s runs in sandbox %s", id, grant->sandbox_name);
+    else if (!view)
         error_set(err, ERROR_NOT_FOUND, "no terminal runs in sandbox %s", grant->sandbox_name);
     return view;
 }
@@ -129,6 +144,10 @@ int session_view_attach(const struct place *place, const struct grant_request *r
         return cli_fail(&err, err.kind == ERROR_NOT_FOUND ? "`parley ps` lists what runs" : NULL, CLI_NO_SANDBOX);
     bool tty = json_is_true(json_object_get(view, "tty"));
     int status;
+    if (tty && use == SESSION_VIEW_TYPES && !grant_allows(grant, "shell")) {
+        fprintf(stderr, "parley: watching: the token has scope shell:ro and cannot type; Ctrl-C leaves\n");
+        use = SESSION_VIEW_WATCHES;
+    }
     if (use == SESSION_VIEW_WATCHES_TERMINAL && !tty)
         status = cli_usage("watch", "%s is no terminal: `parley attach %s --watch` follows its output", id, id);
     else

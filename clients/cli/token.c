@@ -1,6 +1,7 @@
 /** token.c - `parley token`: shows a capability, or narrows one without asking anybody. */
 #include "clients/cli/cli.h"
 
+#include "clients/c/attenuate.h"
 #include "clients/c/grant.h"
 
 #include "shared/base/clock.h"
@@ -116,14 +117,14 @@ static int print_token(const struct token_options *options, const char *token)
 
 static int narrow(const struct token_options *options, const char *token)
 {
-    char narrowed[CAPABILITY_TEXT_BYTES];
     struct error err = {0};
-    struct capability_link link = {.note = options->note};
+    struct attenuation wanted = {.note = options->note};
     if (strcmp(options->attenuate, "=") != 0)
-        link.scope = options->attenuate;
+        wanted.scopes = options->attenuate;
     if (options->expires_in_s)
-        link.expires_at = clock_wall_ms() / 1000 + (int64_t)options->expires_in_s;
-    if (!capability_attenuate(narrowed, token, &link, &err))
+        wanted.expires_at_s = clock_wall_ms() / 1000 + (int64_t)options->expires_in_s;
+    AUTO_FREE char *narrowed = attenuate(token, &wanted, &err);
+    if (!narrowed)
         return cli_fail(&err, "a link may only narrow what the token allows", CLI_FAILED);
     return print_token(options, narrowed);
 }
