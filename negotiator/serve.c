@@ -1,6 +1,7 @@
 #include "negotiator/commands.h"
 #include "negotiator/deployment.h"
 #include "negotiator/dialects/plane.h"
+#include "negotiator/leasing/events/hub.h"
 #include "negotiator/pulse.h"
 #include "negotiator/settings.h"
 #include "shared/base/clock.h"
@@ -23,6 +24,7 @@ struct service {
     struct deployment deployment;
     struct kv *kv; /* NULL once the ledger thread has it */
     struct principal_table *principals;
+    struct events_hub *hub;
     struct fleet *fleet;
     struct ledger *ledger;
     struct leasing *leasing;
@@ -114,6 +116,7 @@ static bool start_planes(struct service *service, struct error *err)
     if (service->ledger == NULL)
         return false;
     service->kv = NULL;
+    service->hub = events_hub_new(service->ledger);
     service->leasing =
         leasing_new(&(struct leasing_options){.ledger = service->ledger,
                                               .master = &service->deployment.master,
@@ -140,6 +143,7 @@ static bool start_planes(struct service *service, struct error *err)
                                     .fleet = service->fleet,
                                     .ledger = service->ledger,
                                     .principals = service->principals,
+                                    .hub = service->hub,
                                     .preview_domain = settings->preview_domain};
     return leasing_start(service->leasing, err);
 }
@@ -194,6 +198,7 @@ static void stop(struct service *service)
     leasing_free(service->leasing); /* its last answers are posts to loops, which the server frees */
     http_server_free(service->server);
     fleet_free(service->fleet);
+    events_hub_free(service->hub); /* requests that end leave it */
     principal_table_free(service->principals);
     deployment_done(&service->deployment);
     settings_done(&service->settings);

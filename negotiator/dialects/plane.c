@@ -181,7 +181,8 @@ const struct http_route *plane_routes(size_t *count)
     static struct http_route rows[ROUTES_MAX];
     const struct plane_rows dialects[] = {threads_rows(), sandboxes_rows(), changes_rows(), snapshots_rows(),
                                           volumes_rows(), node_rows(),      admin_rows(),   revocations_rows(),
-                                          nodes_rows(),   audit_rows(),     execute_rows(), share_rows()};
+                                          nodes_rows(),   audit_rows(),     execute_rows(), share_rows(),
+                                          events_rows()};
     *count = 0;
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
         if (*count + dialects[i].count > ROUTES_MAX)

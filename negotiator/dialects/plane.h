@@ -15,6 +15,7 @@ struct plane {
     struct fleet *fleet;
     struct ledger *ledger;
     struct principal_table *principals;
+    struct events_hub *hub;            /* who is told that the audit chain grew */
     const char *preview_domain;        /* below which nodes serve previews; borrowed */
     struct housekeeping *housekeeping; /* of the first loop; NULL elsewhere and before */
 };
@@ -68,6 +69,7 @@ struct plane_rows revocations_rows(void);
 struct plane_rows nodes_rows(void);
 struct plane_rows audit_rows(void);
 struct plane_rows execute_rows(void);
+struct plane_rows events_rows(void);
 struct plane_rows share_rows(void);
 
 /** For http_server_options.error_body: errors of POST /execute as its clients read them; NULL of any other route. */

@@ -149,5 +149,8 @@ void audit_search_done(struct audit_search *search);
  * or there are no more. Ledger thread. */
 bool audit_search_step(struct kv *kv, struct audit_search *search, struct error *err) MUST_USE;
 
+/** The number of the first record after `after` that is still there; 0: none. Ledger thread. */
+bool audit_first(struct kv *kv, uint64_t after, uint64_t *seq, struct error *err) MUST_USE;
+
 /** Records after `after_seq`, at most `limit`, as a JSON array, in order. The caller owns it. */
 json_t *audit_list(struct kv *kv, uint64_t after_seq, size_t limit, struct error *err) MUST_USE;

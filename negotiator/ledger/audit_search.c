@@ -191,3 +191,24 @@ json_t *audit_list(struct kv *kv, uint64_t after_seq, size_t limit, struct error
     }
     return TAKE(records);
 }
+
+/* --- which there are --- */
+
+static bool note_first(void *cookie, const char *name, const struct kv_value *value UNUSED)
+{
+    *(uint64_t *)cookie = strtoull(name + strlen(AUDIT_RECORDS), NULL, 10);
+    return false;
+}
+
+bool audit_first(struct kv *kv, uint64_t after, uint64_t *seq, struct error *err)
+{
+    char first[AUDIT_KEY_SIZE];
+    uint64_t found = 0;
+    if (after < UINT64_MAX) {
+        audit_format_key(first, AUDIT_RECORDS, after + 1);
+        if (!kv_range(kv, first, AUDIT_RECORDS_END, 1, note_first, &found, err))
+            return false;
+    }
+    *seq = found;
+    return true;
+}

@@ -47,6 +47,9 @@ struct ledger {
     bool is_turning;                 /* one of the long ones has its step in the queue */
     bool stopping;
     struct ledger_figures figures;
+    pthread_mutex_t commit_mutex; /* guards the two; held while it is called */
+    ledger_committed *committed;
+    void *commit_context;
 };
 
 /* --- alarms; locked, but for call_alarms --- */
@@ -206,6 +209,22 @@ static void add_figures(struct ledger *ledger, const struct task *batch, uint64_
     pthread_mutex_unlock(&ledger->mutex);
 }
 
+static void tell_committed(struct ledger *ledger)
+{
+    pthread_mutex_lock(&ledger->commit_mutex);
+    if (ledger->committed)
+        ledger->committed(ledger->commit_context, ledger->kv);
+    pthread_mutex_unlock(&ledger->commit_mutex);
+}
+
+void ledger_on_commit(struct ledger *ledger, ledger_committed *committed, void *context)
+{
+    pthread_mutex_lock(&ledger->commit_mutex);
+    ledger->committed = committed;
+    ledger->commit_context = context;
+    pthread_mutex_unlock(&ledger->commit_mutex);
+}
+
 static void run_batch(struct ledger *ledger, struct task *batch)
 {
     struct error err = {0};
@@ -215,6 +234,7 @@ static void run_batch(struct ledger *ledger, struct task *batch)
         conflicts += run_rule(ledger->kv, task);
     if (!begun || !kv_batch_end(ledger->kv, &err))
         fail_all(batch, err);
+    bool is_durable = err.kind == ERROR_NONE;
     add_figures(ledger, batch, conflicts);
     while (batch) {
         AUTO_FREE struct task *task = batch;
@@ -222,6 +242,8 @@ static void run_batch(struct ledger *ledger, struct task *batch)
         if (task->done)
             task->done(task->argument, &task->err);
     }
+    if (is_durable)
+        tell_committed(ledger);
 }
 
 static void *run_ledger(void *argument)
@@ -240,6 +262,7 @@ static void ledger_free(struct ledger *ledger)
 {
     pthread_cond_destroy(&ledger->queued);
     pthread_mutex_destroy(&ledger->mutex);
+    pthread_mutex_destroy(&ledger->commit_mutex);
     free(ledger->alarms);
     free(ledger);
 }
@@ -261,6 +284,7 @@ struct ledger *ledger_start(struct kv *kv, struct error *err)
     ledger->last_turn = &ledger->turns;
     ledger->wall_ms = clock_wall_ms;
     pthread_mutex_init(&ledger->mutex, NULL);
+    pthread_mutex_init(&ledger->commit_mutex, NULL);
     prepare_condition(ledger);
     /* Signals are for the program's loops: a thread inherits the mask of its maker. */
     sigset_t all, before;

@@ -52,6 +52,12 @@ void ledger_alarm(struct ledger *ledger, int64_t at_ms, ledger_alarm_call *alarm
 /** As ledger_alarm, in place of one of the same function and argument that was not called yet. */
 void ledger_alarm_move(struct ledger *ledger, int64_t at_ms, ledger_alarm_call *alarm, void *argument);
 
+/** From now on committed(context, kv) is called on the ledger thread after every batch that became durable, behind the
+ *  answers of its rules. It must not block; it may read the store. One; any thread. NULL: none any more, and none is
+ *  running when this returns. */
+typedef void ledger_committed(void *context, struct kv *kv);
+void ledger_on_commit(struct ledger *ledger, ledger_committed *committed, void *context);
+
 /** For tests: where the alarms read the wall clock. It is read before and after every batch, and when an alarm comes.
  */
 void ledger_set_clock(struct ledger *ledger, int64_t (*wall_ms)(void));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "negotiator/dialects/plane.h"
+#include "negotiator/leasing/events/hub.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -29,6 +30,7 @@ struct stage {
     struct fleet *fleet;
     struct leasing *leasing;
     struct principal_table *principals;
+    struct events_hub *hub;
     struct plane plane;
     struct http_server *server, *node;
     char admin[API_KEY_BYTES], ada[API_KEY_BYTES], viewer[API_KEY_BYTES];
@@ -205,6 +207,7 @@ static void stage_open(void)
                                                       .wall_ms = clock_wall_ms,
                                                       .boot_ns = clock_boot_ns},
                               &err);
+    stage.hub = events_hub_new(stage.ledger);
     stage.leasing = leasing_new(&(struct leasing_options){
         .ledger = stage.ledger,
         .master = &stage.master,
@@ -222,6 +225,7 @@ static void stage_open(void)
                                  .fleet = stage.fleet,
                                  .ledger = stage.ledger,
                                  .principals = stage.principals,
+                                 .hub = stage.hub,
                                  .preview_domain = "localhost"};
     struct http_server_options options = {.host = "127.0.0.1",
                                           .loops = 2,
@@ -251,6 +255,7 @@ static void stage_close(void)
     http_server_free(stage.server);
     http_server_free(stage.node);
     fleet_free(stage.fleet);
+    events_hub_free(stage.hub);
     principal_table_free(stage.principals);
 }
 
