@@ -207,7 +207,7 @@ static void serve_manager(struct launcher *launcher)
         launcher->told_ready = true;
         notify_ready(&launcher->notify);
     }
-    if (launcher->notify.every_ns && now >= launcher->alive_boot_ns) {
+    if (launcher->told_ready && launcher->notify.every_ns && now >= launcher->alive_boot_ns) {
         notify_alive(&launcher->notify);
         launcher->alive_boot_ns = now + launcher->notify.every_ns;
     }
