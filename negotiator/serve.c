@@ -1,5 +1,6 @@
 #include "negotiator/commands.h"
 #include "negotiator/deployment.h"
+#include "negotiator/dialects/outside.h"
 #include "negotiator/dialects/plane.h"
 #include "negotiator/leasing/events/hub.h"
 #include "negotiator/pulse.h"
@@ -12,6 +13,8 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,6 +28,7 @@ struct service {
     struct kv *kv; /* NULL once the ledger thread has it */
     struct principal_table *principals;
     struct events_hub *hub;
+    struct identity *identity; /* NULL: no outside issuers */
     struct fleet *fleet;
     struct ledger *ledger;
     struct leasing *leasing;
@@ -54,8 +58,25 @@ static const struct confine_path PATHS[] = {
     {"/sys/devices/system/cpu", CONFINE_READ},
 };
 
-static bool confine(const struct settings *settings, struct error *err)
+/* With those that the keys of outside issuers lie in. */
+static bool confine_files(const struct service *service, int *abi, struct error *err)
 {
+    enum { COUNT = sizeof PATHS / sizeof *PATHS };
+    struct confine_path paths[COUNT + ISSUERS_MAX];
+    char *folders[ISSUERS_MAX];
+    size_t more = identity_folders(service->identity, service->settings.state, folders);
+    memcpy(paths, PATHS, sizeof PATHS);
+    for (size_t i = 0; i < more; i++)
+        paths[COUNT + i] = (struct confine_path){folders[i], CONFINE_READ};
+    bool is_done = confine_landlock(paths, COUNT + more, false, abi, err);
+    for (size_t i = 0; i < more; i++)
+        free(folders[i]);
+    return is_done;
+}
+
+static bool confine(const struct service *service, struct error *err)
+{
+    const struct settings *settings = &service->settings;
     uid_t uid = geteuid();
     gid_t gid = getegid();
     int abi = 0;
@@ -66,7 +87,7 @@ static bool confine(const struct settings *settings, struct error *err)
         return error_prefix(err, "dropping rights");
     if (!confine_calls(err))
         return false;
-    if (confine_landlock(PATHS, sizeof PATHS / sizeof *PATHS, false, &abi, &why)) {
+    if (confine_files(service, &abi, &why)) {
         log_info("negotiator", "confined uid=%u landlock=%d", (unsigned)uid, abi);
         return true;
     }
@@ -90,6 +111,11 @@ static bool open_state(struct service *service, struct error *err)
     if (service->kv == NULL)
         return false;
     service->principals = principal_table_new(&service->deployment.master);
+    if (settings->identity_file) {
+        service->identity = identity_open(settings->identity_file, err);
+        if (service->identity == NULL)
+            return false;
+    }
     return deployment_first_rules(&service->deployment, settings->state, service->kv, err) &&
            principal_table_load(service->principals, service->kv, err);
 }
@@ -144,8 +170,10 @@ static bool start_planes(struct service *service, struct error *err)
                                     .ledger = service->ledger,
                                     .principals = service->principals,
                                     .hub = service->hub,
+                                    .identity = service->identity,
                                     .preview_domain = settings->preview_domain};
-    return leasing_start(service->leasing, err);
+    return (service->identity == NULL || identity_start(service->identity, err)) &&
+           leasing_start(service->leasing, err);
 }
 
 static bool start_server(struct service *service, struct error *err)
@@ -156,6 +184,7 @@ static bool start_server(struct service *service, struct error *err)
                                           .loops = loop_count(settings),
                                           .name = "negotiator",
                                           .authorize = plane_authorize,
+                                          .gate = outside_gate,
                                           .loop_started = plane_loop_started,
                                           .loop_ending = plane_loop_ending,
                                           .error_body = execute_error,
@@ -189,6 +218,7 @@ static void stop(struct service *service)
 {
     if (service->server)
         http_server_stop(service->server, STOP_GRACE_MS);
+    identity_free(service->identity); /* its last answers are posts to loops, too */
     if (service->leasing)
         leasing_stopping(service->leasing);
     if (service->fleet)
@@ -209,7 +239,7 @@ static bool start(struct service *service, int argc, char *argv[], struct error 
     /* Confined before any thread starts: the store is open by then, the port is one that needs no right. */
     return settings_load(&service->settings, argc, argv, err) && notify_open(&service->notify, err) &&
            open_state(service, err) &&
-           confine(&service->settings, err) && start_planes(service, err) && start_server(service, err);
+           confine(service, err) && start_planes(service, err) && start_server(service, err);
 }
 
 /* Until a signal says that it is over; returns it. Signs of life go out while all threads take work. */
@@ -221,6 +251,10 @@ static int serve(struct service *service, const sigset_t *ends)
     notify_ready(notify);
     for (;;) {
         int number = notify->every_ns ? sigtimedwait(ends, NULL, &every) : sigwaitinfo(ends, NULL);
+        if (number == SIGHUP && service->identity) {
+            identity_reload(service->identity);
+            continue;
+        }
         if (number > 0)
             return number;
         if (errno != EAGAIN)
@@ -241,6 +275,7 @@ int serve_main(int argc, char *argv[])
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGHUP); /* ends us too, where there is nothing to read again */
     sigprocmask(SIG_BLOCK, &ends, NULL); /* the threads inherit it: only main hears them */
     signal(SIGPIPE, SIG_IGN);
     umask(0077);

@@ -41,6 +41,8 @@ static const struct config_row ROWS[] = {
      "the domain below which nodes serve previews; the same as theirs"},
     {"snapshots_max", CONFIG_NUMBER, FIELD(snapshots_max), "100", 0, 100000, "snapshots a principal may have"},
     {"volumes_max", CONFIG_NUMBER, FIELD(volumes_max), "20", 0, 1000, "named volumes a principal may have"},
+    {"identity_file", CONFIG_TEXT, FIELD(identity_file), NULL, 0, 0,
+     "JSON: outside issuers whose tokens are taken as keys (OpenID Connect, OAuth); their keys: read again at SIGHUP"},
     {"rate_per_minute", CONFIG_NUMBER, FIELD(rate_per_minute), "120", 0, 1000000,
      "requests with a key, from an address beyond loopback; 0: no limit"},
     {"rate_burst", CONFIG_NUMBER, FIELD(rate_burst), "0", 0, 1000000, "of them at once; 0: those of a minute"},

@@ -29,6 +29,7 @@ struct settings {
     char *preview_domain;                        /* below which nodes serve previews */
     char *root_roles;                            /* with commas: whose sandboxes may run commands as root */
     int64_t snapshots_max, volumes_max;          /* of one principal */
+    char *identity_file;                         /* of outside issuers; NULL: none */
     int64_t rate_per_minute, rate_burst;         /* requests of one client address; 0: no limit, of a minute */
     bool rate_loopback;                          /* loopback is limited too */
     char *trusted_proxies;                       /* networks, with commas; NULL: none */

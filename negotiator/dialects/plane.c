@@ -1,5 +1,6 @@
 #include "negotiator/dialects/plane.h"
 
+#include "negotiator/dialects/outside.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -82,30 +83,39 @@ void plane_refuse_node(struct http_request *request, const struct fleet_message 
     http_reply_error(request, err);
 }
 
+bool plane_admit(struct http_request *request, const struct principal *principal, struct error *err)
+{
+    const char *needs = http_request_route(request)->needs;
+    bool is_for_holders = strcmp(needs, PLANE_HOLDER) == 0;
+    enum role needed = is_for_holders ? ROLE_VIEWER : ROLE_ADMIN; /* what is no role is for nobody else */
+    if (!is_for_holders && !role_parse(needs, &needed))
+        needed = ROLE_ADMIN;
+    if (principal->role < needed) {
+        error_set(err, ERROR_FORBIDDEN, "this needs role %s; the key has role %s", role_name(needed),
+                  role_name(principal->role));
+        record_refusal(request, principal, err);
+        return false;
+    }
+    http_request_set_identity(request, memory_copy(principal, sizeof *principal), free, principal->name);
+    return true;
+}
+
 bool plane_authorize(struct http_request *request, const struct http_route *route, struct error *err)
 {
     if (route->needs == NULL)
         return true;
+    enum outside outside = outside_authorize(request, err);
+    if (outside != OUTSIDE_NOT)
+        return outside != OUTSIDE_REFUSED;
     struct principal principal;
     const char *credential = http_request_credential(request);
-    bool is_for_holders = strcmp(route->needs, PLANE_HOLDER) == 0;
-    if (is_for_holders && !principal_is_api_key(credential))
+    if (strcmp(route->needs, PLANE_HOLDER) == 0 && !principal_is_api_key(credential))
         return true;
     if (!principal_table_find(plane_of(request)->principals, credential ? credential : "", &principal, err)) {
         leasing_stranger(plane_of(request)->leasing, http_request_remote(request));
         return false;
     }
-    enum role needed = is_for_holders ? ROLE_VIEWER : ROLE_ADMIN; /* what is no role is for nobody else */
-    if (!is_for_holders && !role_parse(route->needs, &needed))
-        needed = ROLE_ADMIN;
-    if (principal.role < needed) {
-        error_set(err, ERROR_FORBIDDEN, "this needs role %s; the key has role %s", role_name(needed),
-                  role_name(principal.role));
-        record_refusal(request, &principal, err);
-        return false;
-    }
-    http_request_set_identity(request, memory_copy(&principal, sizeof principal), free, principal.name);
-    return true;
+    return plane_admit(request, &principal, err);
 }
 
 bool plane_holder(const struct http_request *request, struct caller *caller, struct error *err)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "negotiator/fleet/fleet.h"
+#include "negotiator/identity/identity.h"
 #include "negotiator/leasing/leasing.h"
 #include "shared/http/server.h"
 
@@ -16,6 +17,7 @@ struct plane {
     struct ledger *ledger;
     struct principal_table *principals;
     struct events_hub *hub;            /* who is told that the audit chain grew */
+    struct identity *identity;         /* of outside issuers; NULL: there are none */
     const char *preview_domain;        /* below which nodes serve previews; borrowed */
     struct housekeeping *housekeeping; /* of the first loop; NULL elsewhere and before */
 };
@@ -29,6 +31,10 @@ struct plane *plane_of(const struct http_request *request) MUST_USE;
 
 /** The server's hook: API keys, and the role that the route needs. */
 bool plane_authorize(struct http_request *request, const struct http_route *route, struct error *err) MUST_USE;
+
+/** The credential is good and this principal's: sets the request's identity, if its role is what the route needs.
+ *  FORBIDDEN, recorded. */
+bool plane_admit(struct http_request *request, const struct principal *principal, struct error *err) MUST_USE;
 
 /** Ends the request with an error, recorded: for what changes things and is refused before the rules are asked. */
 void plane_refuse(struct http_request *request, const struct error *err);

@@ -74,7 +74,7 @@ enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
 
 /* The negotiator's keys in the same STATE/config.json. */
 static const char *const FOREIGN[] = {
-    "rate_per_minute", "rate_burst",
+    "identity_file", "rate_per_minute", "rate_burst",
     "host",    "port",         "negotiator_user", "negotiator_uid",  "map_mb",    "ttl_default",
     "ttl_max", "idle_timeout", "lease_lifetime",  "cpu_milli",       "memory_mb", "disk_mb",
     "pids",    "node_calls",   "call_timeout",    "audit_keep_days", "templates_user", "templates_admin",
