@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUTES_MAX = 96 };
+enum { ROUTES_MAX = 128 };
 
 struct plane *plane_of(const struct http_request *request)
 {
@@ -21,6 +21,11 @@ static const char *action_of(const struct http_request *request)
     const char *method = http_request_method(request), *path = http_request_path(request);
     if (text_starts_with(path, "/revocations"))
         return text_equal(method, "POST") ? "revoke" : "read";
+    if (text_starts_with(path, "/incidents"))
+        return text_equal(method, "GET")                     ? "read"
+               : text_equal(path, "/incidents")              ? "incident.open"
+               : text_equal(strrchr(path, '/'), "/evidence") ? "incident.evidence"
+                                                             : "incident.close";
     if (text_equal(strrchr(path, '/'), "/refresh"))
         return "refresh";
     if (text_equal(strrchr(path, '/'), "/share"))
@@ -189,10 +194,17 @@ struct leasing_nodes plane_nodes(struct fleet *fleet)
 const struct http_route *plane_routes(size_t *count)
 {
     static struct http_route rows[ROUTES_MAX];
+<<<<<<< HEAD
     const struct plane_rows dialects[] = {threads_rows(), sandboxes_rows(), changes_rows(), snapshots_rows(),
                                           volumes_rows(), node_rows(),      admin_rows(),   revocations_rows(),
                                           nodes_rows(),   audit_rows(),     execute_rows(), share_rows(),
                                           events_rows()};
+=======
+    const struct plane_rows dialects[] = {threads_rows(),  sandboxes_rows(), changes_rows(), snapshots_rows(),
+                                          volumes_rows(),  node_rows(),      admin_rows(),   revocations_rows(),
+                                          nodes_rows(),    audit_rows(),     execute_rows(), share_rows(),
+                                          incidents_rows()};
+>>>>>>> 580ab68 (incidents: open, look at, close: freeze, revoke by any selector, pause what matches)
     *count = 0;
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
         if (*count + dialects[i].count > ROUTES_MAX)
@@ -201,4 +213,16 @@ const struct http_route *plane_routes(size_t *count)
         *count += dialects[i].count;
     }
     return rows;
+}
+dialects[] = {threads_rows(), sandboxes_rows(), changes_rows(),     snapshots_rows(), volumes_rows(),
+              node_rows(),    admin_rows(),     revocations_rows(), nodes_rows(),     audit_rows(),
+              execute_rows(), share_rows(),     events_rows(),      incidents_rows()};
+*count = 0;
+for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
+    if (*count + dialects[i].count > ROUTES_MAX)
+        abort(); /* a constant of the program: seen at its first start */
+    memcpy(&rows[*count], dialects[i].rows, dialects[i].count * sizeof *rows);
+    *count += dialects[i].count;
+}
+return rows;
 }

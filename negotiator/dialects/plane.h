@@ -77,6 +77,7 @@ struct plane_rows audit_rows(void);
 struct plane_rows execute_rows(void);
 struct plane_rows events_rows(void);
 struct plane_rows share_rows(void);
+struct plane_rows incidents_rows(void);
 
 /** For http_server_options.error_body: errors of POST /execute as its clients read them; NULL of any other route. */
 json_t *execute_error(const struct http_request *request, const struct error *err) MUST_USE;

@@ -2,6 +2,7 @@
 
 #include "negotiator/leasing/allowance.h"
 #include "negotiator/leasing/incidents/freeze.h"
+#include "negotiator/leasing/incidents/incident.h"
 #include "negotiator/leasing/keeping/keeping.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/marks.h"
@@ -57,6 +58,7 @@ void leasing_free(struct leasing *leasing)
     revocations_free(leasing->revocations);
     marks_free(leasing->marks);
     allowance_free(leasing->allowance);
+    incidents_done(leasing);
     freeze_free(leasing->freeze);
     strangers_free(leasing->strangers);
     key_done(&leasing->master);
@@ -70,7 +72,7 @@ static enum kv_outcome start_rule(struct kv *kv, void *argument, struct error *e
     struct leasing *leasing = argument;
     AUTO(kv_change) *change = kv_change_new();
     struct work work = work_begin(leasing, kv, change, err);
-    return marks_load(&work) && revocations_load(&work) && store_mend_watches(&work) ? store_apply(&work) : KV_FAILED;
+    return marks_load(&work) && revocations_load(&work) && incidents_load(&work) && store_mend_watches(&work) ? store_apply(&work) : KV_FAILED;
 }
 
 bool leasing_start(struct leasing *leasing, struct error *err)
@@ -79,6 +81,7 @@ bool leasing_start(struct leasing *leasing, struct error *err)
         return error_prefix(err, "taking up the ledger");
     reaper_start(leasing);
     retention_start(leasing);
+    incidents_start(leasing);
     return true;
 }
 

@@ -30,6 +30,7 @@ struct changes {
 
 struct keeping;
 struct freeze;
+struct incident_run;
 struct volumes_question;
 
 #define LEASING_POLICY_TEXTS 4
@@ -49,6 +50,8 @@ struct leasing {
     struct revocations *revocations;          /* ledger thread */
     struct allowance *allowance;              /* ledger thread */
     struct freeze *freeze;                    /* its own lock (incidents/) */
+    struct incident_run *incident_runs;                /* incidents whose steps are under way; ledger thread (incidents/) */
+    json_t *incident_ids;                     /* between leasing_start's rule and its end; owned */
     struct presence presence;                 /* ledger thread */
     struct reaper reaper;                     /* ledger thread */
     struct changes changes;                   /* ledger thread */
