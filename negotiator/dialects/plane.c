@@ -194,17 +194,11 @@ struct leasing_nodes plane_nodes(struct fleet *fleet)
 const struct http_route *plane_routes(size_t *count)
 {
     static struct http_route rows[ROUTES_MAX];
-<<<<<<< HEAD
-    const struct plane_rows dialects[] = {threads_rows(), sandboxes_rows(), changes_rows(), snapshots_rows(),
-                                          volumes_rows(), node_rows(),      admin_rows(),   revocations_rows(),
-                                          nodes_rows(),   audit_rows(),     execute_rows(), share_rows(),
-                                          events_rows()};
-=======
-    const struct plane_rows dialects[] = {threads_rows(),  sandboxes_rows(), changes_rows(), snapshots_rows(),
-                                          volumes_rows(),  node_rows(),      admin_rows(),   revocations_rows(),
-                                          nodes_rows(),    audit_rows(),     execute_rows(), share_rows(),
-                                          incidents_rows()};
->>>>>>> 580ab68 (incidents: open, look at, close: freeze, revoke by any selector, pause what matches)
+    const struct plane_rows dialects[] = {
+        threads_rows(), sandboxes_rows(), changes_rows(),     snapshots_rows(), volumes_rows(),
+        node_rows(),    admin_rows(),     revocations_rows(), nodes_rows(),     audit_rows(),
+        execute_rows(), share_rows(),     events_rows(),      incidents_rows(),
+    };
     *count = 0;
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
         if (*count + dialects[i].count > ROUTES_MAX)
@@ -213,16 +207,4 @@ const struct http_route *plane_routes(size_t *count)
         *count += dialects[i].count;
     }
     return rows;
-}
-dialects[] = {threads_rows(), sandboxes_rows(), changes_rows(),     snapshots_rows(), volumes_rows(),
-              node_rows(),    admin_rows(),     revocations_rows(), nodes_rows(),     audit_rows(),
-              execute_rows(), share_rows(),     events_rows(),      incidents_rows()};
-*count = 0;
-for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
-    if (*count + dialects[i].count > ROUTES_MAX)
-        abort(); /* a constant of the program: seen at its first start */
-    memcpy(&rows[*count], dialects[i].rows, dialects[i].count * sizeof *rows);
-    *count += dialects[i].count;
-}
-return rows;
 }
