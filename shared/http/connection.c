@@ -3,6 +3,7 @@
 #include "shared/base/memory.h"
 #include "shared/http/http_internal.h"
 #include "shared/http/proxy_internal.h"
+#include "shared/http/tls_relay.h"
 
 #include <errno.h>
 #include <string.h>
@@ -153,6 +154,8 @@ static void on_close(void *data)
     if (h2o_linklist_is_linked(&connection->doomed))
         h2o_linklist_unlink(&connection->doomed);
     loop_timer_cancel(connection->timer);
+    if (connection->tls != NULL)
+        http_tls_relay_left(connection->tls);
     free(connection->surplus);
     free(connection);
     worker->connection_count--;
@@ -343,7 +346,11 @@ void http_connections_close_idle(struct http_worker *worker)
 static void set_peer(struct http_connection *connection)
 {
     struct sockaddr_storage address;
-    socklen_t length = h2o_socket_getpeername(connection->socket, (struct sockaddr *)&address);
+    socklen_t length = sizeof address;
+    if (connection->tls == NULL)
+        length = h2o_socket_getpeername(connection->socket, (struct sockaddr *)&address);
+    else if (getpeername(http_tls_relay_fd(connection->tls), (struct sockaddr *)&address, &length) != 0)
+        length = 0;
     connection->has_peer = length > 0 && address_of_socket(&connection->peer, (struct sockaddr *)&address);
 }
 
@@ -364,15 +371,23 @@ static bool make_room(struct http_worker *worker)
     return false;
 }
 
-void http_connection_accept(struct http_worker *worker, h2o_socket_t *socket)
+static bool has_place(struct http_worker *worker)
 {
-    if (worker->connection_count >= worker->server->connections_max && !make_room(worker)) {
+    size_t count = worker->connection_count + worker->orphan_count;
+    return count < worker->server->connections_max || http_tls_relay_drop_oldest(worker) || make_room(worker);
+}
+
+struct http_connection *http_connection_accept(struct http_worker *worker, h2o_socket_t *socket,
+                                               struct http_tls_relay *tls)
+{
+    if (!has_place(worker)) {
         h2o_socket_close(socket);
-        return;
+        return NULL;
     }
     struct http_connection *connection = memory_new(sizeof *connection);
     connection->worker = worker;
     connection->socket = socket;
+    connection->tls = tls;
     connection->is_fresh = true;
     socket->on_close.cb = on_close;
     socket->on_close.data = connection;
@@ -384,4 +399,5 @@ void http_connection_accept(struct http_worker *worker, h2o_socket_t *socket)
     connection->h2o_read = socket->_cb.read;
     h2o_socket_read_start(socket, on_readable);
     http_connection_set_state(connection, HTTP_HEAD);
+    return connection;
 }

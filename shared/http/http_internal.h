@@ -68,6 +68,8 @@ struct http_worker {
     h2o_linklist_t connections; /* all */
     h2o_linklist_t unguarded;   /* those whose reads libh2o took back */
     h2o_linklist_t doomed;      /* to be closed when nobody is inside of them */
+    h2o_linklist_t orphans;     /* TLS of connections that have left, with bytes for the client */
+    size_t orphan_count;
     h2o_timeout_entry_t settle; /* goes through unguarded and doomed at the end of this turn */
     size_t connection_count;
     struct http_connection *current; /* the one whose bytes libh2o is handling; NULL once it is closed */
@@ -84,6 +86,8 @@ enum http_state {
     HTTP_LINGER   /* refused and answered: what still comes is thrown away for a moment, so that no reset overtakes the
                      reply */
 };
+
+struct http_tls_relay;
 
 struct http_connection {
     struct http_worker *worker;
@@ -107,6 +111,7 @@ struct http_connection {
     struct http_request *request; /* NULL in HEAD and LINGER */
     struct address peer; /* zero with has_peer false: it has none */
     bool has_peer;
+    struct http_tls_relay *tls; /* stands between it and the client; NULL: nothing does */
 };
 
 enum http_phase {
@@ -221,7 +226,9 @@ struct http_request {
 
 /* ---- connection.c ---- */
 
-void http_connection_accept(struct http_worker *worker, h2o_socket_t *socket);
+/** Serves it; `tls`, if there is one, stands between socket and client. NULL: there is no room, the socket is closed. */
+struct http_connection *http_connection_accept(struct http_worker *worker, h2o_socket_t *socket,
+                                               struct http_tls_relay *tls);
 /** Closes it at the end of this turn of the loop. */
 void http_connection_doom(struct http_connection *connection);
 /** Gives libh2o the bytes in the socket's input; the connection may be closed afterwards (then false). */

@@ -6,6 +6,7 @@
  * counts as gone after GRACE_NS. */
 #include "shared/base/clock.h"
 #include "shared/http/http_internal.h"
+#include "shared/http/tls_relay.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -31,6 +32,17 @@ static void control(const struct http_connection *connection, int operation, uin
 {
     struct epoll_event event = {.events = events, .data.u64 = number};
     (void)epoll_ctl(connection->worker->peer_epoll, operation, h2o_socket_get_fd(connection->socket), &event);
+    if (connection->tls == NULL || http_tls_relay_fd(connection->tls) < 0)
+        return;
+    /* A FIN is passed on behind what came before it; a reset is told at once, also while nothing is read there. */
+    event.events &= ~(uint32_t)EPOLLRDHUP;
+    (void)epoll_ctl(connection->worker->peer_epoll, operation, http_tls_relay_fd(connection->tls), &event);
+}
+
+/* The client's own socket. */
+static int client_fd(const struct http_connection *connection)
+{
+    return connection->tls != NULL ? http_tls_relay_fd(connection->tls) : h2o_socket_get_fd(connection->socket);
 }
 
 void http_peer_watch(struct http_request *request)
@@ -52,15 +64,18 @@ uint64_t http_peer_acked(const struct http_connection *connection)
     struct tcp_info info;
     socklen_t size = sizeof info;
     memset(&info, 0, sizeof info);
-    if (getsockopt(h2o_socket_get_fd(connection->socket), IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+    if (getsockopt(client_fd(connection), IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
         return 0;
     return info.tcpi_bytes_acked;
 }
 
 bool http_peer_has_to_take(const struct http_connection *connection)
 {
-    int unacked = 0;
-    return ioctl(h2o_socket_get_fd(connection->socket), SIOCOUTQ, &unacked) == 0 && unacked > 0;
+    int unacked = 0, unread = 0;
+    if (connection->tls != NULL && (http_tls_relay_holds(connection->tls) ||
+                                    (ioctl(h2o_socket_get_fd(connection->socket), SIOCOUTQ, &unread) == 0 && unread > 0)))
+        return true;
+    return ioctl(client_fd(connection), SIOCOUTQ, &unacked) == 0 && unacked > 0;
 }
 
 /* A WebSocket's peer that sent a FIN is through, as soon as what it sent before was read: reading tells. Only one that

@@ -98,6 +98,11 @@ const char *http_request_remote(const struct http_request *request)
     return request->remote;
 }
 
+bool http_request_is_tls(const struct http_request *request)
+{
+    return request->connection->tls != NULL;
+}
+
 const char *http_request_id(const struct http_request *request)
 {
     return request->id;

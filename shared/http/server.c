@@ -144,7 +144,8 @@ static size_t connections_max(const struct http_server_options *options)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > INT_MAX)
         limit.rlim_cur = 1 << 20;
     size_t left = limit.rlim_cur > options->descriptors_apart ? (size_t)limit.rlim_cur - options->descriptors_apart : 0;
-    size_t max = left / 4 * 3 / options->loops;
+    size_t each = options->tls != NULL ? 3 : 1; /* the client's, and a pair (tls_relay.c) */
+    size_t max = left / 4 * 3 / options->loops / each;
     return max > 16 ? max : 16;
 }
 

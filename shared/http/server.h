@@ -74,6 +74,7 @@ struct http_limits {
 struct http_server_options {
     const char *host; /* address to listen on, "127.0.0.1"; NULL: none, connections come by http_server_serve */
     uint16_t port;    /* 0: any free one, see http_server_port */
+    struct http_tls *tls; /* who it is to those that connect (not: http_server_serve); NULL: plain HTTP */
     unsigned loops;   /* threads, 1..64 */
     const char *name; /* for the log's area */
     const struct http_route *routes;
@@ -158,6 +159,8 @@ const char *http_request_body(const struct http_request *request, size_t *size) 
 json_t *http_request_json(const struct http_request *request, struct error *err) MUST_USE;
 /** Whose request it is, as text: the peer's address, "127.0.0.1", or what proxies that are trusted say; "?": none. */
 const char *http_request_remote(const struct http_request *request) MUST_USE;
+/** Whether its bytes came by TLS that ends here. */
+bool http_request_is_tls(const struct http_request *request) MUST_USE;
 /** "req_..." or the client's own X-Request-ID when it is 1..64 of A-Za-z0-9._-. */
 const char *http_request_id(const struct http_request *request) MUST_USE;
 struct loop *http_request_loop(const struct http_request *request) MUST_USE;

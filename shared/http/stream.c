@@ -2,6 +2,7 @@
  * hold the head back until the first byte and frames nothing but 200. */
 #include "shared/base/clock.h"
 #include "shared/http/http_internal.h"
+#include "shared/http/tls_relay.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,6 +29,8 @@ static void empty(struct text *text)
 void http_stream_linger_never(struct http_request *request)
 {
     struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    if (request->connection->tls != NULL)
+        http_tls_relay_break(request->connection->tls);
     setsockopt(h2o_socket_get_fd(request->connection->socket), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 

@@ -1,7 +1,10 @@
 /* worker.c - one thread of a server: its loop, its libh2o context, its listener. */
 #include "shared/http/worker.h"
+
 #include "shared/base/clock.h"
 #include "shared/base/fd.h"
+#include "shared/http/tls_internal.h"
+#include "shared/http/tls_relay.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,16 +24,28 @@ static void accept_again(void *cookie)
         h2o_socket_read_start(worker->listener, on_accept);
 }
 
+/* False: there is none, or errno. */
+static bool accept_one(struct http_worker *worker, h2o_socket_t *listener)
+{
+    errno = 0;
+    if (worker->server->options.tls != NULL) {
+        int fd = accept4(h2o_socket_get_fd(listener), NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0)
+            http_tls_relay_start(worker, fd);
+        return fd >= 0;
+    }
+    h2o_socket_t *socket = h2o_evloop_socket_accept(listener);
+    if (socket != NULL)
+        (void)http_connection_accept(worker, socket, NULL);
+    return socket != NULL;
+}
+
 static void on_accept(h2o_socket_t *listener, const char *broken UNUSED)
 {
     struct http_worker *worker = listener->data;
     for (int i = 0; i < ACCEPTS_A_TURN; i++) {
-        errno = 0;
-        h2o_socket_t *socket = h2o_evloop_socket_accept(listener);
-        if (socket != NULL) {
-            http_connection_accept(worker, socket);
+        if (accept_one(worker, listener))
             continue;
-        }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             /* The connection stays in the queue, and would wake this loop without end. */
             h2o_socket_read_stop(listener);
@@ -47,8 +62,9 @@ void http_worker_serve(struct http_worker *worker, int fd)
         close(fd);
         return;
     }
-    http_connection_accept(worker,
-                           h2o_evloop_socket_create(worker->loop->evloop, fd, H2O_SOCKET_FLAG_IS_ACCEPTED_CONNECTION));
+    h2o_socket_t *socket =
+        h2o_evloop_socket_create(worker->loop->evloop, fd, H2O_SOCKET_FLAG_IS_ACCEPTED_CONNECTION);
+    (void)http_connection_accept(worker, socket, NULL);
 }
 
 static void stop_accepting(struct http_worker *worker)
@@ -77,6 +93,8 @@ void http_worker_cut(void *cookie)
         struct http_connection *connection = HTTP_OWNER(struct http_connection, all, link);
         http_connection_doom(connection); /* owners are told when it closes */
     }
+    while (http_tls_relay_drop_oldest(worker))
+        continue;
 }
 
 void http_worker_end(void *cookie)
@@ -107,7 +125,9 @@ static void on_settle(h2o_timeout_entry_t *entry)
 {
     struct http_worker *worker = HTTP_OWNER(struct http_worker, settle, entry);
     http_connections_settle(worker);
-    if (worker->connection_count > 0)
+    while (worker->is_ending && http_tls_relay_drop_oldest(worker))
+        continue;
+    if (worker->connection_count + worker->orphan_count > 0)
         return;
     if (worker->is_stopping && !worker->is_idle_told)
         tell_idle(worker);
@@ -122,12 +142,15 @@ static void open_worker(struct http_worker *worker)
     h2o_linklist_init_anchor(&worker->connections);
     h2o_linklist_init_anchor(&worker->unguarded);
     h2o_linklist_init_anchor(&worker->doomed);
+    h2o_linklist_init_anchor(&worker->orphans);
     h2o_context_init(&worker->context, worker->loop->evloop, &server->config);
     worker->settle.cb = on_settle;
     worker->accept = (h2o_accept_ctx_t){.ctx = &worker->context, .hosts = server->config.hosts};
     worker->peer_socket = loop_poll(worker->loop, worker->peer_epoll, http_peers_on_ready, worker);
     if (server->options.loop_started != NULL)
         server->options.loop_started(worker->loop, server->options.context);
+    if (server->options.tls != NULL && loop_index(worker->loop) == 0)
+        http_tls_follow(server->options.tls, worker->loop);
     if (worker->listen_fd >= 0)
         worker->listener = loop_poll(worker->loop, worker->listen_fd, on_accept, worker);
 }
@@ -135,6 +158,8 @@ static void open_worker(struct http_worker *worker)
 static void close_worker(struct http_worker *worker)
 {
     h2o_timeout_unlink(&worker->settle);
+    if (worker->server->options.tls != NULL && loop_index(worker->loop) == 0)
+        http_tls_unfollow(worker->server->options.tls);
     if (worker->server->options.loop_ending != NULL)
         worker->server->options.loop_ending(worker->loop, worker->server->options.context);
     h2o_socket_close(worker->peer_socket);

@@ -1,6 +1,8 @@
 /** client.h - a raw client on 127.0.0.1 for the tests of this room: nothing between the test and the bytes. */
 #pragma once
 
+#include "tls_client.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -16,6 +18,12 @@
 #define UNUSED_HELPER __attribute__((unused))
 
 static uint16_t client_port;
+
+/* Every test here can be run over TLS, too. */
+UNUSED_HELPER static bool client_is_tls(void)
+{
+    return getenv("PARLEY_TEST_TLS") != NULL;
+}
 
 UNUSED_HELPER static double seconds_now(void)
 {
@@ -41,7 +49,7 @@ UNUSED_HELPER static int client_open_small(int receive_bytes)
         close(fd);
         return -1;
     }
-    return fd;
+    return client_is_tls() ? tls_wrap(fd) : fd;
 }
 
 UNUSED_HELPER static int client_open(void)

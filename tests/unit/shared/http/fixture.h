@@ -6,6 +6,7 @@
 #include "shared/base/memory.h"
 #include "shared/http/server.h"
 #include "tests/unit/check.h"
+#include "tls_fixture.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -288,6 +289,7 @@ UNUSED_HELPER static void fixture_start(struct http_server_options options)
     if (options.loops == 0)
         options.loops = 2;
     struct error err = {0};
+    options.tls = tls_fixture();
     fixture = http_server_start(&options, &err);
     if (fixture == NULL) {
         fprintf(stderr, "no server: %s\n", err.message);

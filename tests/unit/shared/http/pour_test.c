@@ -6,6 +6,7 @@
 #include "shared/base/memory.h"
 #include "shared/http/server.h"
 #include "tests/unit/check.h"
+#include "tls_fixture.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -230,6 +231,7 @@ static void start_server(void)
 {
     CHECK(mkdtemp(spool_folder) != NULL);
     struct http_server_options options = {.host = "127.0.0.1",
+                                          .tls = tls_fixture(),
                                           .loops = 2,
                                           .name = "pour",
                                           .routes = ROUTES,
@@ -576,6 +578,7 @@ static void test_slow_client(void)
 static struct http_server *start_impatient(void)
 {
     struct http_server_options options = {.host = "127.0.0.1",
+                                          .tls = tls_fixture(),
                                           .loops = 1,
                                           .routes = ROUTES,
                                           .route_count = sizeof ROUTES / sizeof ROUTES[0],
@@ -733,6 +736,7 @@ static void test_whole_turns(void)
 {
     enum { TURN = 4096 };
     struct http_server_options options = {.host = "127.0.0.1",
+                                          .tls = tls_fixture(),
                                           .loops = 1,
                                           .routes = ROUTES,
                                           .route_count = sizeof ROUTES / sizeof ROUTES[0],

@@ -116,6 +116,7 @@ static void proxy_start(void)
     CHECK(getsockname(upstream_listener, (struct sockaddr *)&at, &size) == 0);
     upstream_port = ntohs(at.sin_port);
     struct http_server_options options = {.host = "127.0.0.1",
+                                          .tls = tls_fixture(),
                                           .name = "proxy",
                                           .loops = 1,
                                           .routes = PROXY_ROUTES,

@@ -6,6 +6,7 @@
 #include "shared/base/memory.h"
 #include "shared/http/server.h"
 #include "tests/unit/check.h"
+#include "tls_fixture.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -527,6 +528,7 @@ int main(void)
     file = memfd_create("content", MFD_CLOEXEC);
     CHECK(write(file, content, FILE_BYTES) == FILE_BYTES);
     struct http_server_options options = {.host = "127.0.0.1",
+                                          .tls = tls_fixture(),
                                           .loops = 2,
                                           .name = "file",
                                           .stall_ms = STALL_MS,

@@ -6,6 +6,7 @@
 #include "shared/base/text.h"
 #include "shared/http/websocket.h"
 #include "tests/unit/check.h"
+#include "tls_fixture.h"
 #include "websocket_client.h"
 
 #include <pthread.h>
@@ -217,6 +218,7 @@ static const struct http_route ROUTES[] = {
 UNUSED_HELPER static void server_start(unsigned ping_ms, unsigned pong_ms)
 {
     struct http_server_options options = {.host = "127.0.0.1",
+                                          .tls = tls_fixture(),
                                           .loops = 2,
                                           .name = "ws",
                                           .routes = ROUTES,
