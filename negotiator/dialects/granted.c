@@ -72,6 +72,7 @@ void granted_print(struct http_request *request, const struct negotiation *n)
     char token[CAPABILITY_TEXT_BYTES];
     struct error err = {0};
     if (n->refusal.kind != ERROR_NONE || !leasing_mint(plane_of(request)->leasing, n, token, &err)) {
+        waiting_retry_after(request, n->retry_after_s);
         waiting_refuse(request, n->refusal.kind != ERROR_NONE ? &n->refusal : &err);
         return;
     }

@@ -232,11 +232,11 @@ static void list_templates(struct http_request *request)
     json_t *all = fleet_templates(plane->fleet), *shown = json_array();
     json_array_foreach (all, i, each) {
         const char *name = json_string_value(json_object_get(each, "name"));
-        if (role != ROLE_ADMIN && !leasing_allows_template(plane->leasing, ROLE_USER, name))
+        if (role != ROLE_ADMIN && !leasing_allows_template(plane->leasing, ROLE_USER, caller.principal.name, name))
             continue;
         int64_t created = json_integer_value(json_object_get(each, "created_at"));
         json_object_set_new(each, "created_at", created > 0 ? shown_time(created) : json_null());
-        json_object_set_new(each, "allowed", json_boolean(leasing_allows_template(plane->leasing, role, name)));
+        json_object_set_new(each, "allowed", json_boolean(leasing_allows_template(plane->leasing, role, caller.principal.name, name)));
         json_array_append(shown, each);
     }
     json_decref(all);

@@ -2,6 +2,7 @@
 
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
+#include "shared/base/text.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -22,6 +23,13 @@ struct waiting {
     struct question *question;
     struct revoking *revoking;
 };
+
+void waiting_retry_after(struct http_request *request, unsigned seconds)
+{
+    char text[16];
+    if (seconds > 0 && text_format(text, sizeof text, "%u", seconds))
+        http_reply_header(request, "Retry-After", text);
+}
 
 void waiting_refuse(struct http_request *request, const struct error *err)
 {

@@ -29,5 +29,8 @@ void revocations_print_one(struct http_request *request, const struct revoking *
 /** A print for waiting_ask: 204, or the refusal. */
 void waiting_print_done(struct http_request *request, const struct question *q);
 
+/** Says in how many seconds what is refused may be had; 0 says nothing. Before waiting_refuse. */
+void waiting_retry_after(struct http_request *request, unsigned seconds);
+
 /** Ends the request with an error; 423 with a Retry-After. */
 void waiting_refuse(struct http_request *request, const struct error *err);

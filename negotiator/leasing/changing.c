@@ -29,6 +29,7 @@ void changing_free(struct changing *changing)
 
 static void answer(struct changing *changing)
 {
+    quota_unreserve(changing->leasing, &changing->reservation);
     if (changing->answered)
         changing->answered(changing->cookie, changing);
     else
@@ -174,6 +175,30 @@ static bool has_resources(const struct resources *resources)
            resources->open_files || resources->processes || resources->output_mb;
 }
 
+/* Whoever asks, it is about the owner's things. */
+static struct policy_subject subject_of(const struct changing *changing)
+{
+    struct policy_subject who = policy_subject(&changing->caller, NULL);
+    who.principal = changing->sandbox.principal;
+    return who;
+}
+
+static bool is_in_policy(const struct work *work, struct changing *changing)
+{
+    const struct policy_subject who = subject_of(changing);
+    const struct policy_wish wish = {.network = changing->wanted.network};
+    return policy_check(work->leasing, &who, &wish, &changing->refusal);
+}
+
+static bool reserve(struct work *work, struct changing *changing)
+{
+    const struct policy_subject who = subject_of(changing);
+    if (changing->verb != CHANGING_UPDATE || !has_resources(&changing->wanted.resources))
+        return true;
+    return quota_reserve(work, &who, &changing->sandbox, &changing->wanted.resources, &changing->reservation,
+                         &changing->refusal);
+}
+
 static bool check(struct work *work, struct changing *changing)
 {
     const struct caller *caller = &changing->caller;
@@ -187,13 +212,13 @@ static bool check(struct work *work, struct changing *changing)
         return error_set(&changing->refusal, ERROR_NOT_FOUND, "no sandbox %s", changing->sandbox_id);
     changing->needs_node =
         changing->verb != CHANGING_UPDATE || has_resources(&changing->wanted.resources) || changing->wanted.network;
-    struct policy_subject who = policy_subject(caller, NULL);
-    if (!policy_check_egress(work->leasing, &who, changing->wanted.network, &changing->refusal))
+    if (!changing->by_itself && !is_in_policy(work, changing))
         return false;
     bool wakes = changing->verb == CHANGING_RESUME && !changing->is_incidents;
     if (wakes && !freeze_allows(work, changing->sandbox.principal, &changing->refusal))
         return false;
-    return is_open(changing) && is_name_free(work, changing) && (!changing->needs_node || is_reachable(work, changing));
+    return is_open(changing) && is_name_free(work, changing) &&
+           (!changing->needs_node || is_reachable(work, changing)) && reserve(work, changing);
 }
 
 static enum kv_outcome refuse(struct work *work, struct changing *changing)
@@ -253,7 +278,10 @@ static bool update(struct work *work, struct changing *changing)
 {
     struct sandbox *sandbox = &changing->sandbox;
     const struct wanted *wanted = &changing->wanted;
+    const struct resources before = sandbox->resources;
     take_limits(&sandbox->resources, &changing->in_force);
+    if (!quota_adjust(work, sandbox, &before))
+        return false;
     if (wanted->network) {
         json_decref(sandbox->network);
         sandbox->network = json_incref(wanted->network);

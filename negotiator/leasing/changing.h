@@ -4,7 +4,7 @@
  *  One change of a sandbox at a time, in the order they came: so the row and the node cannot part. */
 #pragma once
 
-#include "negotiator/leasing/leasing.h"
+#include "negotiator/leasing/policy/quotas.h"
 
 #define CHANGING_WAITERS_MAX 32 /* for their turn at one sandbox */
 
@@ -31,6 +31,7 @@ struct changing {
     struct changing *next;
     bool by_itself;            /* nobody asked: it is idle */
     bool has_turn;             /* it is its sandbox's one */
+    struct quota_reservation reservation; /* of the limits that are asked for */
     bool needs_node;           /* set by the first rule */
     bool skipped;              /* by_itself: there is nothing to do any more */
     struct error failure;      /* of the node */

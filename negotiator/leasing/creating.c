@@ -82,21 +82,52 @@ static bool begin_with(struct work *work, struct negotiation *n)
         memcpy(sandbox->node, snapshot.node, sizeof sandbox->node);
     }
     sandbox->has_root = policy_gives_root(work->leasing, &who);
-    return policy_check_template(work->leasing, &who, sandbox->template_name, &n->refusal) &&
-           policy_check_egress(work->leasing, &who, sandbox->network, &n->refusal);
+    struct policy_wish wish = policy_wish(&n->wanted);
+    wish.template_name = sandbox->template_name;
+    return policy_check(work->leasing, &who, &wish, &n->refusal);
+}
+
+/* What was not said is as policy lets it be, and then there is room for it. */
+static bool measure(struct work *work, struct negotiation *n)
+{
+    struct sandbox *sandbox = &n->sandbox;
+    struct policy_subject who = policy_subject(&n->caller, n->wanted.actor);
+    if (sandbox->resources.disk_mb == 0)
+        sandbox->resources.disk_mb = quota_disk_mb(work->leasing, &who);
+    sandbox->volume_mb = policy_volume_mb(work->leasing, &who);
+    return quota_take(work, &who, sandbox, &n->retry_after_s, &n->refusal);
+}
+
+/* "auto" is the first that policy allows and that there is room for. */
+static bool place_anyhow(const struct work *work, struct negotiation *n, struct placement where)
+{
+    const struct leasing_nodes *nodes = &work->leasing->options.nodes;
+    struct policy_subject who = policy_subject(&n->caller, n->wanted.actor);
+    const json_t *levels = policy_isolations(work->leasing, &who);
+    size_t i;
+    json_t *each;
+    n->placed_isolation[0] = '\0';
+    if (levels == NULL || !text_equal(where.isolation, "auto"))
+        return nodes->place(nodes->context, &where, n->placed, &n->placed_epoch, &n->refusal);
+    json_array_foreach (levels, i, each) {
+        n->refusal = (struct error){0};
+        where.isolation = json_string_value(each);
+        if (nodes->place(nodes->context, &where, n->placed, &n->placed_epoch, &n->refusal))
+            return text_copy(n->placed_isolation, sizeof n->placed_isolation, where.isolation);
+    }
+    return false;
 }
 
 /* Once, however often a conflict runs the rule again: the node counts each place as used. */
 static bool place(const struct work *work, struct negotiation *n)
 {
-    const struct leasing_nodes *nodes = &work->leasing->options.nodes;
     const char *node = n->sandbox.node; /* "": any will do */
     const struct placement where = {.isolation = n->sandbox.isolation,
                                     .template_name = n->sandbox.snapshot[0] ? NULL : n->sandbox.template_name,
                                     .node = node[0] ? node : NULL};
     if (node[0] && strcmp(node, n->placed) != 0)
         n->placed[0] = '\0';
-    if (n->placed[0] == '\0' && !nodes->place(nodes->context, &where, n->placed, &n->placed_epoch, &n->refusal)) {
+    if (n->placed[0] == '\0' && !place_anyhow(work, n, where)) {
         n->placed[0] = '\0';
         if (node[0])
             (void)error_prefix(&n->refusal, "%s%s lies on one node",
@@ -104,6 +135,8 @@ static bool place(const struct work *work, struct negotiation *n)
         return false;
     }
     memcpy(n->sandbox.node, n->placed, sizeof n->sandbox.node);
+    if (n->placed_isolation[0])
+        memcpy(n->sandbox.isolation, n->placed_isolation, sizeof n->sandbox.isolation);
     n->sandbox.node_epoch = n->placed_epoch;
     return true;
 }
@@ -114,7 +147,8 @@ bool creating_decide(struct work *work, struct negotiation *n, uint64_t stale, s
     sandbox_done(sandbox);
     if (!fill_sandbox(work, n))
         return error_set(work->err, ERROR_INTERNAL, "a sandbox's row does not fit");
-    if (!begin_with(work, n) || !volumes_place(work, sandbox, &n->refusal) || !name_it(work, n) || !place(work, n)) {
+    if (!begin_with(work, n) || !volumes_place(work, sandbox, &n->refusal) || !name_it(work, n) || !measure(work, n) ||
+        !place(work, n)) {
         sandbox_done(sandbox); /* its id never was */
         return false;
     }

@@ -60,6 +60,8 @@ bool ending_finish(struct work *work, struct sandbox *sandbox, enum sandbox_stat
     /* What never came to be may be asked for again under the same Idempotency-Key. */
     if (state == SANDBOX_FAILED && sandbox->idempotency[0])
         store_delete_once(work, sandbox->idempotency, sandbox->created_at);
+    if (!sandbox_has_ended(sandbox) && !quota_release(work, sandbox))
+        return false;
     bool was_told_to = sandbox->state == SANDBOX_TERMINATING;
     sandbox->state = state;
     sandbox->state_since = sandbox->ended_at = work->now;

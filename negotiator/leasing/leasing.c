@@ -14,15 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void copy_policy(struct leasing *leasing)
-{
-    struct leasing_policy *policy = &leasing->options.policy;
-    const char **const texts[LEASING_POLICY_TEXTS] = {&policy->templates_user, &policy->templates_admin,
-                                                      &policy->root_roles, &policy->egress_user};
-    for (size_t i = 0; i < LEASING_POLICY_TEXTS; i++)
-        *texts[i] = leasing->policy_texts[i] = memory_string(*texts[i]);
-}
-
 struct leasing *leasing_new(const struct leasing_options *options)
 {
     struct leasing *leasing = memory_new(sizeof *leasing);
@@ -33,7 +24,7 @@ struct leasing *leasing_new(const struct leasing_options *options)
     if (!text_copy(leasing->deployment, sizeof leasing->deployment, options->deployment))
         abort(); /* made by us, of a fixed form */
     leasing->options.deployment = leasing->deployment;
-    copy_policy(leasing);
+    leasing->policies = policies_new(&leasing->options);
     key_derive(&leasing->audit_key, &leasing->master, "parley/audit/1");
     key_derive(&leasing->owner_key, &leasing->master, "parley/owner/1");
     leasing->strangers = strangers_new();
@@ -52,8 +43,7 @@ void leasing_free(struct leasing *leasing)
     holding_done(&leasing->holding);
     changes_done(&leasing->changes);
     keeping_done(leasing);
-    for (size_t i = 0; i < LEASING_POLICY_TEXTS; i++)
-        free(leasing->policy_texts[i]);
+    policies_free(leasing->policies);
     presence_done(&leasing->presence);
     revocations_free(leasing->revocations);
     marks_free(leasing->marks);
@@ -72,7 +62,9 @@ static enum kv_outcome start_rule(struct kv *kv, void *argument, struct error *e
     struct leasing *leasing = argument;
     AUTO(kv_change) *change = kv_change_new();
     struct work work = work_begin(leasing, kv, change, err);
-    return marks_load(&work) && revocations_load(&work) && incidents_load(&work) && store_mend_watches(&work) ? store_apply(&work) : KV_FAILED;
+    bool loaded = policies_load(&work) && quotas_recount(&work) && marks_load(&work) && revocations_load(&work) &&
+                  incidents_load(&work) && store_mend_watches(&work);
+    return loaded ? store_apply(&work) : KV_FAILED;
 }
 
 bool leasing_start(struct leasing *leasing, struct error *err)

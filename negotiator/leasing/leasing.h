@@ -41,7 +41,7 @@ struct leasing_nodes {
     uint32_t (*key_epoch)(void *context, const char *node);
 };
 
-/** What roles may have. Lists are words with commas between them, blanks around them; the texts are copied. */
+/** What roles may have where no document says otherwise (policy/document.h). Lists are words with commas between them, blanks around them; read once. */
 struct leasing_policy {
     const char *templates_user, *templates_admin; /* globs (fnmatch(3)) of the templates that role may begin with */
     const char *root_roles;                       /* whose sandboxes may run commands as root */
@@ -124,9 +124,11 @@ struct negotiation {
     struct negotiation *next; /* in the list of those who wait for one sandbox */
     bool must_wait, told;
     bool is_ahead;                   /* the token would be issued too far ahead of the clock */
+    unsigned retry_after_s;          /* of a refusal: waiting so long helps; 0: not said */
     unsigned holds;                  /* how often it was held back for that */
     char placed[SANDBOX_NODE_BYTES]; /* where an earlier run of the rule placed it; "" nowhere */
     uint32_t placed_epoch;
+    char placed_isolation[SANDBOX_WORD_BYTES]; /* what "auto" became there; "" it is left to the node */
 };
 
 /** An empty question. */
@@ -245,8 +247,9 @@ struct leasing_refusal {
 /** Records it. Any thread. */
 void leasing_refused(struct leasing *leasing, const struct leasing_refusal *refusal);
 
-/** Whether policy lets the role begin with that template. Any thread. */
-bool leasing_allows_template(const struct leasing *leasing, enum role role, const char *name) MUST_USE;
+/** Whether policy lets that principal, in that role, begin with the template. Any thread. */
+bool leasing_allows_template(const struct leasing *leasing, enum role role, const char *principal,
+                             const char *name) MUST_USE;
 
 /** Whether something may be issued to that principal, as far as incidents go: ERROR_FROZEN names one that is open. For
  *  who issues without a rule. Any thread. */

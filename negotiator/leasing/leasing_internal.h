@@ -2,6 +2,7 @@
 #pragma once
 
 #include "negotiator/leasing/policy/policy.h"
+#include "negotiator/leasing/policy/quotas.h"
 #include "negotiator/leasing/presence.h"
 #include "negotiator/leasing/retention.h"
 #include "negotiator/leasing/starting.h"
@@ -33,12 +34,11 @@ struct freeze;
 struct incident_run;
 struct volumes_question;
 
-#define LEASING_POLICY_TEXTS 4
-
 struct leasing {
     struct leasing_options options;
     char deployment[CAPABILITY_ID_BYTES];
-    char *policy_texts[LEASING_POLICY_TEXTS]; /* of options.policy; owned */
+    struct policies *policies;                /* what is in force (policy/) */
+    struct quota_reservation *reservations;   /* borrowed; ledger thread (policy/quotas.h) */
     struct key master, audit_key, owner_key;
     atomic_bool stopping;
     int64_t started_ms;       /* wall clock */

@@ -25,6 +25,7 @@ static void forget_answer(struct negotiation *n)
     n->hint = (struct hint_answer){.given = n->wanted.hint[0] != '\0'};
     sandbox_done(&n->sandbox);
     n->lease = (struct lease){0};
+    n->retry_after_s = 0;
     n->url[0] = '\0';
 }
 
@@ -146,8 +147,10 @@ struct lease negotiate_lease(const struct work *work, const struct negotiation *
     random_id(lease.id, "lse");
     memcpy(lease.thread_id, n->thread_id, sizeof lease.thread_id);
     memcpy(lease.sandbox_id, n->sandbox.id, sizeof lease.sandbox_id);
-    lease.idle_timeout_s = or_default(n->wanted.idle_timeout_s, limits->idle_timeout_s);
-    int64_t lifetime = or_default(n->wanted.max_lifetime_s, limits->max_lifetime_s);
+    struct policy_subject who = policy_subject(&n->caller, n->wanted.actor);
+    lease.idle_timeout_s =
+        policy_idle_timeout(work->leasing, &who, n->wanted.idle_timeout_s, limits->idle_timeout_s);
+    int64_t lifetime = policy_lifetime(work->leasing, &who, n->wanted.max_lifetime_s, limits->max_lifetime_s);
     int64_t hardest = n->sandbox.created_at + limits->max_lifetime_max_s * 1000;
     lease.max_expires_at = smaller(work->now + lifetime * 1000, hardest);
     lease.expires_at = smaller(work->now + lease.idle_timeout_s * 1000, lease.max_expires_at);

@@ -13,11 +13,13 @@ static void add_volumes(json_t *asked, const struct leasing *leasing, const stru
     leasing_owner(leasing, sandbox->principal, owner);
     json_array_foreach (sandbox->volumes, i, each) {
         json_t *told = json_deep_copy(each);
-        json_object_set_new(told, "size_bytes",
-                            json_integer(json_integer_value(json_object_get(each, "size_mb")) * MIB));
-        json_object_del(told, "size_mb");
+        json_int_t size_mb = json_integer_value(json_object_get(each, "size_mb"));
         bool is_named = text_equal(json_string_value(json_object_get(each, "kind")), "named");
         json_object_set_new(told, "owner", json_string(is_named ? owner : ""));
+        if (is_named && size_mb == 0)
+            size_mb = sandbox->volume_mb;
+        json_object_set_new(told, "size_bytes", json_integer(size_mb * MIB));
+        json_object_del(told, "size_mb");
         json_array_append_new(list, told);
     }
     json_object_set_new(asked, "volumes", list);

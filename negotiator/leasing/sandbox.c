@@ -135,6 +135,8 @@ static void add_later_fields(json_t *json, const struct sandbox *sandbox)
     json_object_set_new(json, "on_idle", json_string(on_idle_name(sandbox->on_idle)));
     json_object_set_new(json, "warm", json_boolean(sandbox->was_warm));
     json_object_set_new(json, "root", json_boolean(sandbox->has_root));
+    if (sandbox->volume_mb > 0)
+        json_object_set_new(json, "volume_mb", json_integer(sandbox->volume_mb));
     if (sandbox->snapshot[0]) {
         json_object_set_new(json, "snapshot", json_string(sandbox->snapshot));
         json_object_set_new(json, "snapshot_name", json_string(sandbox->snapshot_name));
@@ -213,6 +215,7 @@ static bool read_later_fields(struct sandbox *to, json_t *json)
     to->incarnation = (uint64_t)json_integer_value(json_object_get(json, "incarnation"));
     to->was_warm = json_is_true(json_object_get(json, "warm"));
     to->has_root = json_is_true(json_object_get(json, "root"));
+    to->volume_mb = json_integer_value(json_object_get(json, "volume_mb"));
     to->threads = json_incref(json_object_get(json, "threads"));
     to->env = json_incref(json_object_get(json, "env"));
     to->metadata = json_incref(json_object_get(json, "metadata"));

@@ -66,6 +66,7 @@ struct sandbox {
     bool was_warm; /* it came out of its node's pool */
     bool has_root; /* its commands may run as root, if its node allows that too */
     struct resources resources;
+    int64_t volume_mb;    /* of its new volumes that ask for no size; 0: as its node gives */
     uint32_t epoch;       /* of its token key */
     uint32_t node_epoch;  /* of its node's key */
     uint64_t incarnation; /* of its node when it was made; 0: a row of before this was kept */

@@ -176,10 +176,11 @@ static bool settle_active(struct work *work, struct settling *settling, struct s
     memcpy(sandbox->isolation_detail, settling->isolation_detail, sizeof sandbox->isolation_detail);
     memcpy(sandbox->storage, settling->storage, sizeof sandbox->storage);
     sandbox->was_warm = settling->was_warm;
+    const struct resources before = sandbox->resources;
     if (settling->disk_mb > 0)
         sandbox->resources.disk_mb = settling->disk_mb;
     store_put_sandbox(work, sandbox);
-    if (!volumes_made(work, sandbox))
+    if (!volumes_made(work, sandbox) || !quota_adjust(work, sandbox, &before))
         return false;
     struct negotiation *creator = creator_of(settling);
     if (creator && !read_lease_again(work, creator))

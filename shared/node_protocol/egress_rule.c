@@ -232,6 +232,28 @@ bool egress_rule_has_name(const struct egress_rule *rule, const char *name)
     return length > own + 1 && name[length - own - 1] == '.' && name[0] != '.';
 }
 
+/* A name without a port is 80 and 443. */
+static bool covers_name(const struct egress_rule *outer, const struct egress_rule *inner)
+{
+    bool is_web = inner->port == 0 || inner->port == 80 || inner->port == 443;
+    if (outer->port == 0 ? !is_web : outer->port != inner->port)
+        return false;
+    if (strcasecmp(outer->name, inner->name) == 0)
+        return outer->is_wildcard == inner->is_wildcard;
+    return outer->is_wildcard && egress_rule_has_name(outer, inner->name);
+}
+
+bool egress_rule_covers(const struct egress_rule *outer, const struct egress_rule *inner)
+{
+    if (outer->is_name != inner->is_name)
+        return false;
+    if (outer->is_name)
+        return covers_name(outer, inner);
+    return outer->prefix <= inner->prefix && (inner->address & mask_of(outer->prefix)) == outer->address &&
+           (outer->port == 0 || outer->port == inner->port) &&
+           (outer->protocol == 0 || outer->protocol == inner->protocol);
+}
+
 /* ---- network of a request ---- */
 
 static bool is_listed(const struct egress_wish *wish, const char *entry)

@@ -45,6 +45,9 @@ void egress_rule_print(const struct egress_rule *rule, char to[static EGRESS_RUL
 /** Whether the name (any case, perhaps with a dot at its end) is one of the rule's. */
 bool egress_rule_has_name(const struct egress_rule *rule, const char *name) MUST_USE;
 
+/** Whether everything that `inner` lets through is let through by `outer`. */
+bool egress_rule_covers(const struct egress_rule *outer, const struct egress_rule *inner) MUST_USE;
+
 /** Whether an address (host order) is in a range that nobody may reach: 0/8, 10/8, 100.64/10, 127/8, 169.254/16,
  *  172.16/12, 192.168/16, 224/4, 240/4. */
 bool egress_is_blocked(uint32_t address) MUST_USE;

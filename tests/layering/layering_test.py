@@ -12,6 +12,8 @@ ALLOWED = {
     "shared/http": ["shared/base"],
     "shared/node_protocol": ["shared/base", "shared/capability/keys.h"],
     "negotiator/ledger": ["shared/base", "shared/capability"],
+    "negotiator/leasing/policy": ["negotiator/leasing", "negotiator/ledger", "shared/base", "shared/capability",
+                                  "shared/node_protocol/egress_rule.h"],
     "negotiator/leasing": ["negotiator/ledger", "shared/base", "shared/capability"],
     "negotiator/leasing/keeping": ["negotiator/leasing", "negotiator/ledger", "shared/base", "shared/capability"],
     "negotiator/webhooks": ["negotiator/leasing/events", "negotiator/ledger", "shared/base", "shared/capability"],

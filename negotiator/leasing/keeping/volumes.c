@@ -157,6 +157,8 @@ bool volumes_take(struct work *work, const struct sandbox *sandbox)
         if (volume.revision == 0) {
             volume.created_at = work->now;
             volume.size_mb = json_integer_value(json_object_get(json_array_get(sandbox->volumes, i), "size_mb"));
+            if (volume.size_mb == 0)
+                volume.size_mb = sandbox->volume_mb;
             memcpy(volume.node, sandbox->node, sizeof volume.node);
             memcpy(volume.made_by, sandbox->id, sizeof volume.made_by);
             put(work, sandbox->principal, &volume);

@@ -501,11 +501,13 @@ static void networks_of_roles(struct world *world)
     char id[RANDOM_ID_BYTES];
     struct leasing_policy *policy = &world->leasing->options.policy;
     policy->egress_user = "allow";
+    policies_take_settings(world->leasing->policies, &world->leasing->options);
     CHECK_KIND(ask_kind(world, (struct asked){.thread = "t", .wanted = to_network("public", NULL)}), ERROR_FORBIDDEN);
     ask_id(world, (struct asked){.thread = "t", .wanted = to_network("allow", "a.org")}, id);
     CHECK_KIND(change_kind(world, CHANGING_UPDATE, id, to_network("public", NULL)), ERROR_FORBIDDEN);
     CHECK(has_network(world, id, "allow") && world_calls(world, "network", id) == 0);
     policy->egress_user = "none";
+    policies_take_settings(world->leasing->policies, &world->leasing->options);
     CHECK_KIND(ask_kind(world, (struct asked){.thread = "u", .wanted = to_network("allow", "a.org")}), ERROR_FORBIDDEN);
     CHECK_KIND(change_kind(world, CHANGING_UPDATE, id, to_network("none", NULL)), ERROR_NONE);
     struct asked admin = {.who = "root", .role = ROLE_ADMIN, .thread = "u", .wanted = to_network("public", NULL)};

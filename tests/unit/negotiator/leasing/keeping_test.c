@@ -520,6 +520,7 @@ static void templates_and_roles(struct world *world)
     char sandbox[RANDOM_ID_BYTES], id[RANDOM_ID_BYTES];
     struct leasing_policy *policy = &world->leasing->options.policy;
     policy->templates_user = "base, py-*";
+    policies_take_settings(world->leasing->policies, &world->leasing->options);
     AUTO(negotiation) *no = ask(world, (struct asked){.thread = "t", .wanted = {.template_name = "node"}});
     CHECK_KIND(no->refusal.kind, ERROR_FORBIDDEN);
     CHECK(strstr(no->refusal.message, "role user") && strstr(no->refusal.message, "base, py-*"));
@@ -539,14 +540,16 @@ static void templates_and_roles(struct world *world)
     take(world, sandbox, "of-py", id);
     CHECK_KIND(ask_kind(world, (struct asked){.thread = "w", .wanted = {.snapshot = "of-py"}}), ERROR_FORBIDDEN);
     policy->templates_user = "";
+    policies_take_settings(world->leasing->policies, &world->leasing->options);
     CHECK_KIND(ask_kind(world, (struct asked){.thread = "x"}), ERROR_FORBIDDEN);
     policy->root_roles = "user,admin";
     policy->templates_user = "*";
+    policies_take_settings(world->leasing->policies, &world->leasing->options);
     CHECK_KIND(ask_kind(world, (struct asked){.thread = "y"}), ERROR_NONE);
     prepare = world_last_call(world, "prepare");
     CHECK(json_is_true(json_object_get(json_object_get(prepare, "sandbox"), "root")));
     json_decref(prepare);
-    CHECK(!leasing_allows_template(world->leasing, ROLE_VIEWER, "base"));
+    CHECK(!leasing_allows_template(world->leasing, ROLE_VIEWER, "ada", "base"));
 }
 
 int main(void)
