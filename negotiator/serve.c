@@ -9,6 +9,8 @@
 #include "shared/base/confine.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
+#include "shared/http/tls.h"
+#include "shared/trust/trust.h"
 #include "shared/base/notify.h"
 
 #include <errno.h>
@@ -32,6 +34,7 @@ struct service {
     struct fleet *fleet;
     struct ledger *ledger;
     struct leasing *leasing;
+    struct http_tls *tls; /* NULL: plain HTTP */
     struct http_server *server;
     struct plane plane;
     struct notify notify; /* who started us, if that wants to know */
@@ -120,6 +123,17 @@ static bool open_state(struct service *service, struct error *err)
            principal_table_load(service->principals, service->kv, err);
 }
 
+/* Read while there are rights, by a process that keeps them for these two files (shared/http/DESIGN.md). */
+static bool open_tls(struct service *service, struct error *err)
+{
+    const struct settings *settings = &service->settings;
+    if (!trust_set(settings->tls_ca, NULL, err))
+        return false;
+    if (settings->tls_cert)
+        service->tls = http_tls_open(settings->tls_cert, settings->tls_key, err);
+    return service->tls != NULL || settings->tls_cert == NULL;
+}
+
 static unsigned loop_count(const struct settings *settings)
 {
     long cpus = settings->loops ? (long)settings->loops : sysconf(_SC_NPROCESSORS_ONLN);
@@ -181,6 +195,7 @@ static bool start_server(struct service *service, struct error *err)
     const struct settings *settings = &service->settings;
     struct http_server_options options = {.host = settings->host,
                                           .port = (uint16_t)settings->port,
+                                          .tls = service->tls,
                                           .loops = loop_count(settings),
                                           .name = "negotiator",
                                           .authorize = plane_authorize,
@@ -198,7 +213,8 @@ static bool start_server(struct service *service, struct error *err)
     service->server = http_server_start(&options, err);
     if (service->server == NULL)
         return false;
-    log_info("negotiator", "listening url=http://%s:%u deployment=%s version=" PARLEY_VERSION, settings->host,
+    log_info("negotiator", "listening url=%s://%s:%u deployment=%s version=" PARLEY_VERSION,
+             service->tls ? "https" : "http", settings->host,
              http_server_port(service->server), service->deployment.id);
     return true;
 }
@@ -227,6 +243,7 @@ static void stop(struct service *service)
     kv_free(service->kv);
     leasing_free(service->leasing); /* its last answers are posts to loops, which the server frees */
     http_server_free(service->server);
+    http_tls_free(service->tls);
     fleet_free(service->fleet);
     events_hub_free(service->hub); /* requests that end leave it */
     principal_table_free(service->principals);
@@ -238,8 +255,7 @@ static bool start(struct service *service, int argc, char *argv[], struct error 
 {
     /* Confined before any thread starts: the store is open by then, the port is one that needs no right. */
     return settings_load(&service->settings, argc, argv, err) && notify_open(&service->notify, err) &&
-           open_state(service, err) &&
-           confine(service, err) && start_planes(service, err) && start_server(service, err);
+           open_tls(service, err) && open_state(service, err) && confine(service, err) && start_planes(service, err) && start_server(service, err);
 }
 
 /* Until a signal says that it is over; returns it. Signs of life go out while all threads take work. */

@@ -11,6 +11,9 @@ static const struct config_row ROWS[] = {
     {"state", CONFIG_TEXT, FIELD(state), NULL, 0, 0, "folder of all state; root: /var/lib/parley"},
     {"host", CONFIG_TEXT, FIELD(host), "127.0.0.1", 0, 0, "address to listen on"},
     {"port", CONFIG_NUMBER, FIELD(port), "8700", 0, 65535, "TCP port, 0: any free one"},
+    {"tls_cert", CONFIG_TEXT, FIELD(tls_cert), NULL, 0, 0, "file of the certificate and its chain (PEM): https"},
+    {"tls_key", CONFIG_TEXT, FIELD(tls_key), NULL, 0, 0, "file of its key (PEM); both are read again when they change"},
+    {"tls_ca", CONFIG_TEXT, FIELD(tls_ca), NULL, 0, 0, "file of authorities (PEM) that vouch for nodes; the system's"},
     {"insecure_http", CONFIG_SWITCH, FIELD(insecure_http), "false", 0, 0, "listen beyond loopback without TLS"},
     {"loops", CONFIG_NUMBER, FIELD(loops), "0", 0, 64, "event loops, 0: one a CPU"},
     {"negotiator_user", CONFIG_TEXT, FIELD(user), "parley-negotiator", 0, 0,
@@ -60,6 +63,7 @@ enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
 
 /* sandboxd's keys in the same STATE/config.json. */
 static const char *const FOREIGN[] = {"listen_host",
+                                      "tls_fingerprint",
                                       "data_rate_per_minute",
                                       "sandboxd_port",
                                       "init",
@@ -108,7 +112,9 @@ bool settings_load(struct settings *settings, int argc, char *const argv[], stru
 {
     AUTO_SETTINGS loaded = {0};
     if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err) ||
-        !config_check_listener(loaded.host, loaded.insecure_http, err) ||
+        !config_check_listener(&(struct config_listener){loaded.host, loaded.tls_cert, loaded.tls_key,
+                                                         loaded.insecure_http},
+                               err) ||
         !config_set_log_level(loaded.log_level, err) || !check_egress(loaded.egress_user, err))
         return false;
     *settings = loaded;

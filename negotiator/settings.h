@@ -10,8 +10,10 @@
 
 struct settings {
     char *state;                  /* folder of the whole deployment; absolute; never NULL after settings_load */
-    char *host;                   /* a numeric address; beyond loopback only with insecure_http (TLS comes later) */
+    char *host;                   /* a numeric address; beyond loopback only with TLS or insecure_http */
     int64_t port;                 /* 0..65535; 0: the kernel chooses, the log says which */
+    char *tls_cert, *tls_key;     /* files: the server's certificate chain, its key; NULL: plain HTTP */
+    char *tls_ca;                 /* file: who vouches for nodes; NULL: the system's */
     bool insecure_http;           /* allows a listener beyond loopback without TLS */
     int64_t loops;                /* event loops, 0: one a CPU, at most 64 */
     char *user;                   /* host user it becomes when started as root */

@@ -2,6 +2,7 @@
 
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
+#include "shared/trust/trust.h"
 
 #include <sodium.h>
 #include <string.h>
@@ -13,6 +14,7 @@ void call_prepare(CURL *curl)
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, 5000L);
+    trust_apply(curl);
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "parley/" PARLEY_VERSION);
 }
 
@@ -46,8 +48,11 @@ bool call_failed(CURLcode code, const char *url, struct error *err)
     const char *scheme_end = strstr(url, "://");
     const char *host = scheme_end ? scheme_end + 3 : url;
     int host_length = (int)strcspn(host, "/?"); /* a path may hold a token: never print it */
+    AUTO_FREE char *place = memory_printf("%.*s", host_length, host);
+    if (trust_refused(code, place, err))
+        return false;
     enum error_kind kind = code == CURLE_OPERATION_TIMEDOUT ? ERROR_TIMEOUT : ERROR_NODE_UNREACHABLE;
-    return error_set(err, kind, "no answer from %.*s: %s", host_length, host, curl_easy_strerror(code));
+    return error_set(err, kind, "no answer from %s: %s", place, curl_easy_strerror(code));
 }
 
 static size_t collect(char *data, size_t one, size_t count, void *cookie)

@@ -23,6 +23,8 @@
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
+#include "shared/http/tls.h"
+#include "shared/trust/trust.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,6 +52,7 @@ struct front {
     int journal_lock;   /* held while this process may write there */
     struct streams *streams;
     unsigned loops;
+    struct http_tls *tls; /* NULL: plain HTTP */
     struct http_route *routes;
     size_t route_count;
     _Atomic(struct heartbeat *) heartbeat; /* set once; the loops wake it */
@@ -104,12 +107,13 @@ static unsigned count_loops(const struct settings *settings, const struct front_
     return cores < 1 ? 1 : cores > LOOPS_DEFAULT_MAX ? LOOPS_DEFAULT_MAX : (unsigned)cores;
 }
 
-static char *make_url(const struct settings *settings, uint16_t port)
+static char *make_url(const struct front *front, uint16_t port)
 {
+    const struct settings *settings = front->settings;
     if (settings->advertise_url)
         return memory_string(settings->advertise_url);
     bool v6 = strchr(settings->listen_host, ':') != NULL;
-    return memory_printf("http://%s%s%s:%u", v6 ? "[" : "", settings->listen_host, v6 ? "]" : "", port);
+    return memory_printf("%s://%s%s%s:%u", front->tls ? "https" : "http", v6 ? "[" : "", settings->listen_host, v6 ? "]" : "", port);
 }
 
 /* ---- rights ---- */
@@ -143,6 +147,19 @@ static bool open_folders(struct front *front, uid_t uid, gid_t gid, struct error
     if (front->journal_folder >= 0)
         front->paused_folder = open_own(front->settings, "paused", uid, gid, err);
     return front->paused_folder >= 0;
+}
+
+/* While there are rights: what calls and callers are judged by. */
+static bool open_tls(struct front *front, struct error *err)
+{
+    const struct settings *settings = front->settings;
+    if (front->guest)
+        return true; /* its node's front speaks TLS */
+    if (!trust_set(settings->tls_ca, settings->tls_fingerprint, err))
+        return false;
+    if (settings->tls_cert)
+        front->tls = http_tls_open(settings->tls_cert, settings->tls_key, err);
+    return front->tls != NULL || settings->tls_cert == NULL;
 }
 
 static bool give_up_rights(const struct front *front, uid_t uid, gid_t gid, struct error *err)
@@ -319,6 +336,7 @@ static struct http_server *start_server(struct front *front, struct error *err)
     struct http_server_options options = {
         .host = front->guest && front->guest->connections >= 0 ? NULL : front->settings->listen_host,
         .port = (uint16_t)front->settings->port,
+        .tls = front->tls,
         .loops = front->loops,
         .name = "front",
         .routes = front->routes,
@@ -368,7 +386,7 @@ static bool serve(struct front *front, struct error *err)
     AUTO(http_server) *server = start_server(front, err);
     if (!server)
         return false;
-    url = make_url(front->settings, http_server_port(server));
+    url = make_url(front, http_server_port(server));
     atomic_store(&front->context.plane.url, url);
     struct heartbeat_options options = {.seal = plane->seal,
                                         .registry = sandboxes_registry(plane->sandboxes),
@@ -404,7 +422,7 @@ static bool serve_guest(struct front *front, struct error *err)
     AUTO(http_server) *server = start_server(front, err);
     if (!server)
         return false;
-    url = make_url(front->settings, http_server_port(server));
+    url = make_url(front, http_server_port(server));
     atomic_store(&front->context.plane.url, url);
     struct connections *connections = NULL;
     if (front->guest->connections >= 0)
@@ -482,7 +500,7 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
     unsigned limit = raise_descriptor_limit();
     if (!driver_bridge_load(front->settings->jupyter, err)) /* while there are rights */
         log_warn("front", "no Jupyter kernels: %s", err->message);
-    if (!open_folders(front, uid, gid, err) || !give_up_rights(front, uid, gid, err))
+    if (!open_folders(front, uid, gid, err) || !open_tls(front, err) || !give_up_rights(front, uid, gid, err))
         return false;
     AUTO(sandboxes) *sandboxes =
         make_sandboxes(front, launcher_socket, descriptors_for_commands(limit, front->settings));
@@ -496,8 +514,8 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
     front->context.plane.seal = seal;
     front->context.plane.omit_argv = !front->settings->audit_argv;
     front->context.plane.previews.domain = front->settings->preview_domain;
-    front->context.plane.previews.is_secure =
-        front->settings->advertise_url && text_starts_with(front->settings->advertise_url, "https://");
+    const char *told = front->settings->advertise_url;
+    front->context.plane.previews.is_secure = told ? text_starts_with(told, "https://") : front->tls != NULL;
     front->context.plane.beat = on_news;
     front->context.plane.beat_context = front;
     front->context.plane.judge = authorize_late;
@@ -530,6 +548,7 @@ int front_main(int launcher_socket, const struct settings *settings, const struc
     if (!ok)
         log_error("front", "%s", err.message);
     free(front.routes);
+    http_tls_free(front.tls);
     const int held[] = {front.run_folder, front.spool_folder, front.journal_folder, front.paused_folder,
                         front.journal_lock};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)

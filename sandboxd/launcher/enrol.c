@@ -7,6 +7,7 @@
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 #include "shared/node_protocol/node_call.h"
+#include "shared/trust/trust.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,12 +23,14 @@ enum { ANSWER_WITHIN_MS = 20000 };
 
 static const char TOKEN_VARIABLE[] = "PARLEY_JOIN_TOKEN";
 static const char HELP[] =
-    "usage: parley-sandboxd enrol --negotiator-url URL [--node NAME] [--join-token-file FILE] [--state DIR]\n\n"
+    "usage: parley-sandboxd enrol --negotiator-url URL [--node NAME] [--join-token-file FILE] [--state DIR]\n"
+    "           [--tls-ca FILE | --tls-fingerprint SHA256]\n\n"
     "Gives this machine its key: STATE/sandboxd/node.json (0600). The join token, made by `parley nodes add NAME` for\n"
-    "that NAME, is read from FILE, else from PARLEY_JOIN_TOKEN. No sandboxd may be running on STATE.\n\n";
+    "that NAME, is read from FILE, else from PARLEY_JOIN_TOKEN. No sandboxd may be running on STATE. For an https URL\n"
+    "sandboxd itself needs the same tls_ca or tls_fingerprint in STATE/config.json.\n\n";
 
 struct enrol_settings {
-    char *state, *node, *negotiator_url, *join_token_file;
+    char *state, *node, *negotiator_url, *join_token_file, *tls_ca, *tls_fingerprint;
 };
 
 static const struct config_row ROWS[] = {
@@ -38,6 +41,10 @@ static const struct config_row ROWS[] = {
      "where the negotiator is"},
     {"join_token_file", CONFIG_TEXT, offsetof(struct enrol_settings, join_token_file), NULL, 0, 0,
      "holds the join token; else PARLEY_JOIN_TOKEN"},
+    {"tls_ca", CONFIG_TEXT, offsetof(struct enrol_settings, tls_ca), NULL, 0, 0,
+     "file of authorities (PEM) that vouch for the negotiator; the system's"},
+    {"tls_fingerprint", CONFIG_TEXT, offsetof(struct enrol_settings, tls_fingerprint), NULL, 0, 0,
+     "SHA-256 of the negotiator's certificate or its authority"},
 };
 enum { ROW_COUNT = sizeof ROWS / sizeof *ROWS };
 
@@ -169,7 +176,7 @@ static bool enrol(struct enrolment *enrolment, struct error *err)
     if (!text_starts_with(settings->negotiator_url, "http://") &&
         !text_starts_with(settings->negotiator_url, "https://"))
         return error_set(err, ERROR_INVALID, "negotiator_url must begin with http:// or https://");
-    if (!read_token(&enrolment->token, settings->join_token_file, err) ||
+    if (!trust_set(settings->tls_ca, settings->tls_fingerprint, err) || !read_token(&enrolment->token, settings->join_token_file, err) ||
         !fd_make_folders(settings->state, 0711, err) || !fd_make_folders(enrolment->folder, 0711, err) ||
         !house_lock(enrolment->folder, &lock, err) || !get_pair(enrolment, err) || !ask(enrolment, err) ||
         !identity_write(&enrolment->identity, enrolment->node_file, err))

@@ -21,6 +21,11 @@ static const struct config_row ROWS[] = {
     {"advertise_url", CONFIG_TEXT, FIELD(advertise_url), NULL, 0, 0, "URL that clients are told"},
     {"preview_domain", CONFIG_TEXT, FIELD(preview_domain), "localhost", 0, 0,
      "ports are origins below it: PORT-SANDBOX.DOMAIN"},
+    {"tls_cert", CONFIG_TEXT, FIELD(tls_cert), NULL, 0, 0, "file of the certificate and its chain (PEM): https"},
+    {"tls_key", CONFIG_TEXT, FIELD(tls_key), NULL, 0, 0, "file of its key (PEM); both are read again when they change"},
+    {"tls_ca", CONFIG_TEXT, FIELD(tls_ca), NULL, 0, 0, "file of authorities (PEM) that vouch for the negotiator"},
+    {"tls_fingerprint", CONFIG_TEXT, FIELD(tls_fingerprint), NULL, 0, 0,
+     "SHA-256 of the negotiator's certificate or its authority, instead of tls_ca"},
     {"insecure_http", CONFIG_SWITCH, FIELD(insecure_http), "false", 0, 0, "listen beyond loopback without TLS"},
     {"loops", CONFIG_NUMBER, FIELD(loops), "0", 0, 64, "event loops, 0: one a CPU"},
     {"slots_max", CONFIG_NUMBER, FIELD(slots_max), "200", 1, SLOTS, "sandboxes at once, 1..4000"},
@@ -166,7 +171,9 @@ bool settings_load(struct settings *settings, int argc, char *const argv[], stru
 {
     AUTO_SETTINGS loaded = {0};
     if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err) ||
-        !config_check_listener(loaded.listen_host, loaded.insecure_http, err) ||
+        !config_check_listener(&(struct config_listener){loaded.listen_host, loaded.tls_cert, loaded.tls_key,
+                                                         loaded.insecure_http},
+                               err) ||
         !config_set_log_level(loaded.log_level, err) || !check_sync(loaded.audit_sync, err) ||
         !check_words(&loaded, err) || !check_egress(&loaded, err) || !check_domain(loaded.preview_domain, err) ||
         !check_isolation(loaded.isolation, err) || !check_missing_limits(loaded.missing_limits, err) ||

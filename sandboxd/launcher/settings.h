@@ -11,10 +11,13 @@
 
 struct settings {
     char *state;            /* folder of the whole deployment; absolute; never NULL after settings_load */
-    char *listen_host;      /* a numeric address; beyond loopback only with insecure_http (TLS comes later) */
+    char *listen_host;      /* a numeric address; beyond loopback only with TLS or insecure_http */
     int64_t port;           /* 0..65535; 0: the kernel chooses, the front logs it */
     char *advertise_url;    /* what clients are told; NULL: made of listen_host and port */
     char *preview_domain;   /* ports of sandboxes are origins below it: PORT-SANDBOX.DOMAIN */
+    char *tls_cert, *tls_key; /* files: the front's certificate chain, its key; NULL: plain HTTP */
+    char *tls_ca;             /* file: who vouches for the negotiator; NULL: the system's */
+    char *tls_fingerprint;    /* of its certificate, or of its authority's; NULL: any */
     bool insecure_http;     /* allows a listener beyond loopback without TLS */
     int64_t loops;          /* event loops of the front, 0: one a CPU, at most 64 */
     int64_t rate_per_minute; /* requests of one client address; 0: no limit */

@@ -421,12 +421,16 @@ static bool is_loopback(const char *host)
     return text_equal(host, "localhost");
 }
 
-bool config_check_listener(const char *host, bool insecure_http, struct error *err)
+bool config_check_listener(const struct config_listener *listener, struct error *err)
 {
-    if (insecure_http || is_loopback(host))
+    bool has_cert = listener->tls_cert != NULL, has_key = listener->tls_key != NULL;
+    if (has_cert != has_key)
+        return error_set(err, ERROR_INVALID, "tls_cert and tls_key belong together: %s is missing",
+                         has_cert ? "tls_key" : "tls_cert");
+    if (has_cert || listener->insecure_http || is_loopback(listener->host))
         return true;
     return error_set(err, ERROR_INVALID,
-                     "%s is beyond loopback and there is no TLS: keys and tokens would be readable on the way; set "
-                     "insecure_http if a proxy in front of it does TLS",
-                     host);
+                     "%.64s is beyond loopback and there is no TLS: keys and tokens would be readable on the way; set "
+                     "tls_cert and tls_key (`parley tls init` makes them), or insecure_http if a proxy does TLS",
+                     listener->host);
 }

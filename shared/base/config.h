@@ -53,6 +53,12 @@ bool config_load_state(void *settings, const struct config_row *rows, size_t row
 /** Sets the log's level from a setting: debug, info, warn or error; else ERROR_INVALID. */
 bool config_set_log_level(const char *text, struct error *err) MUST_USE;
 
-/** Refuses (ERROR_INVALID) a listener beyond loopback that has neither TLS nor `insecure_http`. `host` is an address or
- *  "localhost"; any other name is what its resolver says, so it counts as beyond. */
-bool config_check_listener(const char *host, bool insecure_http, struct error *err) MUST_USE;
+/** What a listener has: TLS by both files or none, or the operator's word that it needs none. */
+struct config_listener {
+    const char *host; /* an address or "localhost"; any other name is what its resolver says, so it counts as beyond */
+    const char *tls_cert, *tls_key; /* NULL: none */
+    bool insecure_http;
+};
+
+/** Refuses (ERROR_INVALID) one beyond loopback that has neither TLS nor `insecure_http`, and half of a pair. */
+bool config_check_listener(const struct config_listener *listener, struct error *err) MUST_USE;

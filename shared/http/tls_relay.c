@@ -228,7 +228,7 @@ static enum moved piece_in(struct http_tls_relay *relay)
 static void say_in_clear(const struct http_tls_relay *relay)
 {
     static const char REPLY[] =
-        "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 110\r\n\r\n"
+        "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 109\r\n\r\n"
         "{\"error\":{\"code\":\"INVALID_REQUEST\",\"message\":\"this port speaks TLS: use an https:// URL\","
         "\"retryable\":false}}\n";
     if (ERR_GET_REASON(ERR_peek_error()) == SSL_R_HTTP_REQUEST)

@@ -3,6 +3,7 @@
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 #include "shared/node_protocol/link.h"
+#include "shared/trust/trust.h"
 
 #include <curl/curl.h>
 #include <jansson.h>
@@ -103,6 +104,7 @@ static bool set_options(CURL *curl, const char *url, const void *body, size_t bo
     code = code ? code : curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
     code = code ? code : curl_easy_setopt(curl, CURLOPT_WRITEDATA, reply);
     code = code ? code : curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);
+    trust_apply(curl);
     return code == CURLE_OK;
 }
 
@@ -129,6 +131,8 @@ static bool transfer(struct node_caller *caller, const char *url, struct reply *
         return error_set(err, ERROR_TOO_LARGE, "%.100s answered with more than %d bytes", url, LINK_MESSAGE_MAX_BYTES);
     if (code == CURLE_URL_MALFORMAT)
         return error_set(err, ERROR_INVALID, "%.100s is not an http or https URL", url);
+    if (trust_refused(code, url, err))
+        return false;
     if (code != CURLE_OK)
         return error_set(err, ERROR_NODE_UNREACHABLE, "%.100s: %s", url, why[0] ? why : curl_easy_strerror(code));
     long status = 0;

@@ -10,7 +10,8 @@ ALLOWED = {
     "shared/base": [],
     "shared/capability": ["shared/base"],
     "shared/http": ["shared/base"],
-    "shared/node_protocol": ["shared/base", "shared/capability/keys.h"],
+    "shared/trust": ["shared/base"],
+    "shared/node_protocol": ["shared/base", "shared/trust", "shared/capability/keys.h"],
     "negotiator/ledger": ["shared/base", "shared/capability"],
     "negotiator/leasing/policy": ["negotiator/leasing", "negotiator/ledger", "shared/base", "shared/capability",
                                   "shared/node_protocol/egress_rule.h"],
@@ -43,7 +44,7 @@ ALLOWED = {
     "sandboxd/egress": ["sandboxd/launcher_egress", "shared/base", "shared/http/loop.h", "shared/node_protocol/egress_rule.h"],
     "sandboxd/launcher": ["sandboxd/isolation", "sandboxd/rootless", "sandboxd/launcher_egress", "sandboxd/launcher_guest", "sandboxd/network", "sandboxd/storage", "sandboxd/templates", "sandboxd/front_launcher", "shared/base",
                           "shared/capability",
-                          "shared/node_protocol"],
+                          "shared/node_protocol", "shared/trust"],
     "sandboxd/sandbox": ["sandboxd/front_launcher", "sandboxd/front_init", "sandboxd/front_files", "sandboxd/helpers/drivers", "shared/base",
                          "shared/capability", "shared/http/loop.h", "shared/node_protocol"],
     "sandboxd/journal": ["shared/base", "shared/capability"],
@@ -64,8 +65,8 @@ ALLOWED = {
     "sandboxd/front": ["sandboxd/dialects", "sandboxd/helpers/drivers", "sandboxd/sandbox", "sandboxd/journal", "sandboxd/front_launcher", "sandboxd/front_init",
                        "sandboxd/launcher/settings.h", "shared"],
     "sandboxd": ["sandboxd", "shared"],
-    "clients/c": ["shared/base", "shared/capability"],
-    "clients/cli": ["clients/c", "shared/base", "shared/capability"],
+    "clients/c": ["shared/base", "shared/trust", "shared/capability"],
+    "clients/cli": ["clients/c", "shared/base", "shared/trust", "shared/capability"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 

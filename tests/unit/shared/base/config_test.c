@@ -239,10 +239,13 @@ static void test_listeners(void)
                                          "localhost.example", ""};
     struct error err = {0};
     for (size_t i = 0; i < sizeof LOOPBACK / sizeof *LOOPBACK; i++)
-        CHECK(config_check_listener(LOOPBACK[i], false, &err));
+        CHECK(config_check_listener(&(struct config_listener){.host = LOOPBACK[i]}, &err));
     for (size_t i = 0; i < sizeof BEYOND / sizeof *BEYOND; i++) {
-        CHECK(!config_check_listener(BEYOND[i], false, &err) && err.kind == ERROR_INVALID);
-        CHECK(config_check_listener(BEYOND[i], true, &err));
+        CHECK(!config_check_listener(&(struct config_listener){.host = BEYOND[i]}, &err) && err.kind == ERROR_INVALID);
+        CHECK(config_check_listener(&(struct config_listener){.host = BEYOND[i], .insecure_http = true}, &err));
+        CHECK(config_check_listener(&(struct config_listener){BEYOND[i], "c", "k", false}, &err));
+        CHECK(!config_check_listener(&(struct config_listener){BEYOND[i], "c", NULL, true}, &err) &&
+              strstr(err.message, "tls_key is missing") != NULL);
     }
     CHECK(config_set_log_level("warn", &err) && !config_set_log_level("loud", &err));
 }
