@@ -115,7 +115,7 @@ static bool open_state(struct service *service, struct error *err)
         return false;
     service->principals = principal_table_new(&service->deployment.master);
     if (settings->identity_file) {
-        service->identity = identity_open(settings->identity_file, err);
+        service->identity = identity_open(settings->identity_file, IDENTITY_AGAIN_NS, err);
         if (service->identity == NULL)
             return false;
     }

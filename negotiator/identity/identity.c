@@ -173,7 +173,7 @@ static void on_fetched(void *context)
 
 /* ---- life ---- */
 
-struct identity *identity_open(const char *file, struct error *err)
+struct identity *identity_open(const char *file, uint64_t again_ns, struct error *err)
 {
     AUTO(identity) *identity = memory_new(sizeof *identity);
     pthread_mutex_init(&identity->mutex, NULL);
@@ -183,7 +183,7 @@ struct identity *identity_open(const char *file, struct error *err)
     if (!issuers_load(&identity->issuers, file, err))
         return NULL;
     for (size_t i = 0; i < identity->issuers.count; i++) {
-        identity->sources[i] = source_new(&identity->issuers.each[i], err);
+        identity->sources[i] = source_new(&identity->issuers.each[i], again_ns, err);
         if (identity->sources[i] == NULL)
             return NULL;
     }

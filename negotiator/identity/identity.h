@@ -6,9 +6,11 @@
 
 struct identity;
 
-/** Reads the operator's file and those it names (issuers.h), while there are rights. ERROR_INVALID. The caller owns it.
- */
-struct identity *identity_open(const char *file, struct error *err) MUST_USE;
+#define IDENTITY_AGAIN_NS (60 * UINT64_C(1000000000))
+
+/** Reads the operator's file and those it names (issuers.h), while there are rights. An issuer's keys are read again no
+ *  sooner than `again_ns` after the last time. ERROR_INVALID. The caller owns it. */
+struct identity *identity_open(const char *file, uint64_t again_ns, struct error *err) MUST_USE;
 /** The folders of those files (the caller frees them), so that they can be read again: but none that `state` lies in,
  *  with its keys. Returns how many. */
 size_t identity_folders(const struct identity *identity, const char *state, char *folders[static ISSUERS_MAX]) MUST_USE;

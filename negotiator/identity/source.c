@@ -11,11 +11,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static const uint64_t SECOND_NS = 1000000000, AGAIN_NS = 60 * SECOND_NS, OLD_NS = 3600 * SECOND_NS;
+static const uint64_t SECOND_NS = 1000000000, OLD_NS = 3600 * SECOND_NS;
 static const long FETCH_MS = 10000;
 
 struct source {
     const struct issuer *issuer;
+    uint64_t again_ns;
     void (*fetched)(void *context);
     void *context;
     pthread_t thread;
@@ -154,11 +155,12 @@ static void *run(void *argument)
 
 /* ---- for others ---- */
 
-struct source *source_new(const struct issuer *issuer, struct error *err)
+struct source *source_new(const struct issuer *issuer, uint64_t again_ns, struct error *err)
 {
     struct source *source = memory_new(sizeof *source);
     pthread_condattr_t monotonic;
     source->issuer = issuer;
+    source->again_ns = again_ns;
     source->is_wanted = issuer->is_url;
     source->read_ns = clock_monotonic_ns();
     pthread_rwlock_init(&source->lock, NULL);
@@ -210,7 +212,7 @@ void source_free(struct source *source)
 bool source_want(struct source *source, bool always)
 {
     pthread_mutex_lock(&source->mutex);
-    bool is_soon = clock_monotonic_ns() - source->read_ns < AGAIN_NS;
+    bool is_soon = clock_monotonic_ns() - source->read_ns < source->again_ns;
     bool comes = source->has_thread && !atomic_load(&source->is_stopping) && (source->is_wanted || always || !is_soon);
     if (comes && !source->is_wanted) {
         source->is_wanted = true;
