@@ -178,6 +178,7 @@ static bool start_planes(struct service *service, struct error *err)
                                                          .snapshots_max = (size_t)settings->snapshots_max,
                                                          .volumes_max = (size_t)settings->volumes_max},
                                               .audit_keep_days = settings->audit_keep_days,
+                                              .principals = service->principals,
                                               .wall_ms = clock_wall_ms});
     service->plane = (struct plane){.leasing = service->leasing,
                                     .fleet = service->fleet,

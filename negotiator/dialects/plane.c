@@ -15,6 +15,17 @@ struct plane *plane_of(const struct http_request *request)
     return http_server_context(request);
 }
 
+static const char *key_action(const struct http_request *request)
+{
+    const char *method = http_request_method(request), *path = http_request_path(request);
+    if (text_equal(strrchr(path, '/'), "/rotate"))
+        return "key.rotate";
+    return text_equal(method, "POST")     ? "key.create"
+           : text_equal(method, "PATCH")  ? "key.update"
+           : text_equal(method, "DELETE") ? "key.delete"
+                                          : "read";
+}
+
 /* By the names that the rules use. */
 static const char *action_of(const struct http_request *request)
 {
@@ -26,6 +37,8 @@ static const char *action_of(const struct http_request *request)
                : text_equal(path, "/incidents")              ? "incident.open"
                : text_equal(strrchr(path, '/'), "/evidence") ? "incident.evidence"
                                                              : "incident.close";
+    if (text_starts_with(path, "/keys"))
+        return key_action(request);
     if (text_equal(strrchr(path, '/'), "/refresh"))
         return "refresh";
     if (text_equal(strrchr(path, '/'), "/share"))
@@ -114,7 +127,8 @@ bool plane_authorize(struct http_request *request, const struct http_route *rout
         return outside != OUTSIDE_REFUSED;
     struct principal principal;
     const char *credential = http_request_credential(request);
-    if (strcmp(route->needs, PLANE_HOLDER) == 0 && !principal_is_api_key(credential))
+    if (strcmp(route->needs, PLANE_HOLDER) == 0 && !principal_is_api_key(credential) &&
+        !principal_is_login_token(credential))
         return true;
     if (!principal_table_find(plane_of(request)->principals, credential ? credential : "", &principal, err)) {
         leasing_stranger(plane_of(request)->leasing, http_request_remote(request));
@@ -195,9 +209,9 @@ const struct http_route *plane_routes(size_t *count)
 {
     static struct http_route rows[ROUTES_MAX];
     const struct plane_rows dialects[] = {
-        threads_rows(), sandboxes_rows(), changes_rows(),     snapshots_rows(), volumes_rows(),
-        node_rows(),    admin_rows(),     revocations_rows(), nodes_rows(),     audit_rows(),
-        execute_rows(), share_rows(),     events_rows(),      incidents_rows(),
+        threads_rows(), sandboxes_rows(),   changes_rows(), snapshots_rows(), volumes_rows(), node_rows(),
+        admin_rows(),   revocations_rows(), nodes_rows(),   audit_rows(),     execute_rows(), keys_rows(),
+        login_rows(),   share_rows(),       events_rows(),  incidents_rows(),
     };
     *count = 0;
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {

@@ -75,6 +75,8 @@ struct plane_rows revocations_rows(void);
 struct plane_rows nodes_rows(void);
 struct plane_rows audit_rows(void);
 struct plane_rows execute_rows(void);
+struct plane_rows keys_rows(void);
+struct plane_rows login_rows(void);
 struct plane_rows events_rows(void);
 struct plane_rows share_rows(void);
 struct plane_rows incidents_rows(void);

@@ -4,6 +4,9 @@
 #include "negotiator/leasing/incidents/freeze.h"
 #include "negotiator/leasing/incidents/incident.h"
 #include "negotiator/leasing/keeping/keeping.h"
+#include "negotiator/leasing/keys/api_key.h"
+#include "negotiator/leasing/keys/key_tokens.h"
+#include "negotiator/leasing/keys/key_use.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/marks.h"
 #include "negotiator/leasing/revocations.h"
@@ -63,7 +66,7 @@ static enum kv_outcome start_rule(struct kv *kv, void *argument, struct error *e
     AUTO(kv_change) *change = kv_change_new();
     struct work work = work_begin(leasing, kv, change, err);
     bool loaded = policies_load(&work) && quotas_recount(&work) && marks_load(&work) && revocations_load(&work) &&
-                  incidents_load(&work) && store_mend_watches(&work);
+                  incidents_load(&work) && store_mend_watches(&work) && api_key_mend(kv, change, err);
     return loaded ? store_apply(&work) : KV_FAILED;
 }
 
@@ -74,12 +77,15 @@ bool leasing_start(struct leasing *leasing, struct error *err)
     reaper_start(leasing);
     retention_start(leasing);
     incidents_start(leasing);
+    key_tokens_resume(leasing);
+    key_use_start(leasing);
     return true;
 }
 
 void leasing_stopping(struct leasing *leasing)
 {
     strangers_flush(leasing, true);
+    key_use_flush(leasing);
     atomic_store(&leasing->stopping, true);
 }
 
@@ -109,6 +115,21 @@ bool caller_may(const struct caller *caller, enum role needed, struct error *ref
     if (caller->principal.role < needed)
         return error_set(refusal, ERROR_FORBIDDEN, "this needs role %s; the key has role %s", role_name(needed),
                          role_name(caller->principal.role));
+    return true;
+}
+
+bool caller_pin(const struct caller *caller, char actor[static WANTED_ACTOR_BYTES], struct error *refusal)
+{
+    const char *pinned = caller->principal.actor;
+    size_t type = strcspn(pinned, ":");
+    _Static_assert(PRINCIPAL_ACTOR_BYTES == WANTED_ACTOR_BYTES, "one text of an actor");
+    bool fits = actor[0] == '\0' || strcmp(actor, pinned) == 0 ||
+                (strlen(actor) == type && strncmp(actor, pinned, type) == 0); /* "agent": whichever */
+    if (pinned[0] == '\0')
+        return true;
+    if (!fits)
+        return error_set(refusal, ERROR_FORBIDDEN, "the key is pinned to actor %s; the request says %s", pinned, actor);
+    memcpy(actor, pinned, WANTED_ACTOR_BYTES);
     return true;
 }
 

@@ -56,7 +56,9 @@ struct leasing_options {
     struct leasing_nodes nodes;
     struct wanted_limits limits;
     struct leasing_policy policy;
-    int64_t audit_keep_days; /* of audit records; 0: for ever */
+    int64_t audit_keep_days;            /* of audit records; 0: for ever */
+    struct principal_table *principals; /* that the loops look keys up in: it follows what the rules make of them;
+                                           borrowed; NULL: no rule about keys is asked */
     int64_t (*wall_ms)(void);
 };
 

@@ -67,6 +67,9 @@ const char *caller_owner(const struct caller *caller) MUST_USE;
 
 /** False (refusal set) when the role or another's ownership forbids it. */
 bool caller_may(const struct caller *caller, enum role needed, struct error *refusal) MUST_USE;
+/** Makes `actor` ("" none was said) the one that the caller's key is pinned to, if it is; false (refusal set) when it
+ * is another one. */
+bool caller_pin(const struct caller *caller, char actor[static WANTED_ACTOR_BYTES], struct error *refusal) MUST_USE;
 
 /* endings.c */
 
@@ -124,7 +127,8 @@ void settle_tell(struct leasing *leasing, const char *id, const struct error *ou
 
 /** A negotiation is granted: fills its claims and adds the rows of their family, and the record, to the change. */
 bool negotiate_grant(struct work *work, struct negotiation *negotiation) MUST_USE;
-/** Whether no incident keeps the token from being issued: to who asks, and for whom; sets the refusal. */
+/** Whether no incident keeps the token from being issued, to who asks and for whom, and the key that asks was not
+ *  deleted meanwhile; sets the refusal. */
 bool negotiate_is_unfrozen(struct work *work, struct negotiation *negotiation) MUST_USE;
 /** Sets iat and exp of the claims, whose other fields are set. */
 void negotiate_times(struct work *work, struct negotiation *negotiation);

@@ -1,5 +1,6 @@
 #include "negotiator/leasing/families.h"
 #include "negotiator/leasing/incidents/freeze.h"
+#include "negotiator/leasing/keys/key_tokens.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/marks.h"
 #include "shared/base/text.h"
@@ -86,7 +87,7 @@ static void claim(struct work *work, struct negotiation *n)
 static bool give(struct work *work, const struct negotiation *n)
 {
     family_issue(work, &n->claims, NULL);
-    return negotiate_audit(work, n);
+    return key_tokens_note(work, &n->caller, &n->claims) && negotiate_audit(work, n);
 }
 
 bool negotiate_grant(struct work *work, struct negotiation *n)
@@ -134,7 +135,7 @@ bool negotiate_remember(struct work *work, const struct negotiation *n, struct o
 bool negotiate_is_unfrozen(struct work *work, struct negotiation *n)
 {
     const char *who = n->caller.principal.name, *owner = caller_owner(&n->caller);
-    return freeze_allows(work, owner, &n->refusal) &&
+    return key_tokens_allow(work, &n->caller, &n->refusal) && freeze_allows(work, owner, &n->refusal) &&
            (strcmp(who, owner) == 0 || freeze_allows(work, who, &n->refusal));
 }
 
@@ -320,7 +321,8 @@ static bool decide_again(struct work *work, struct negotiation *n, bool held, st
 static bool decide(struct work *work, struct negotiation *n)
 {
     struct once once = {.revision = 0};
-    if (!caller_may(&n->caller, ROLE_USER, &n->refusal) || !negotiate_is_unfrozen(work, n))
+    if (!caller_may(&n->caller, ROLE_USER, &n->refusal) || !negotiate_is_unfrozen(work, n) ||
+        !caller_pin(&n->caller, n->wanted.actor, &n->refusal))
         return false;
     if (n->idempotency[0] && !store_get_once(work, n->idempotency, &once))
         return false;

@@ -1,6 +1,7 @@
 /* refresh.c - a token for its successor (protocol.md, 2): rotation, the same answer to a lost reply, and leaks. */
 #include "negotiator/leasing/families.h"
 #include "negotiator/leasing/incidents/freeze.h"
+#include "negotiator/leasing/keys/key_tokens.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/marks.h"
 #include "negotiator/leasing/presented.h"
@@ -56,6 +57,10 @@ static bool judge(struct work *work, struct refreshing *r, struct presented *pre
                          "a share for whoever holds its token cannot be refreshed; ask for another one");
     if (strcmp(claims->principal, n->caller.principal.name) != 0 || strcmp(claims->thread_id, n->thread_id) != 0)
         return error_set(&n->refusal, ERROR_NOT_FOUND, "this is no token of thread %s", n->thread_id);
+    char actor[WANTED_ACTOR_BYTES];
+    memcpy(actor, claims->actor, sizeof actor);
+    if (!caller_pin(&n->caller, actor, &n->refusal))
+        return false;
     if (!sharing_owner(work, claims, r->owner) || !store_get_lease(work, r->owner, n->thread_id, &n->lease))
         return false;
     bool lives = n->lease.revision > 0 && strcmp(n->lease.id, claims->lease) == 0 &&
@@ -154,7 +159,7 @@ static bool rotate(struct work *work, struct refreshing *r, const struct capabil
         return false;
     family_issue(work, claims, family);
     spend(work, r, old);
-    return true;
+    return key_tokens_note(work, &n->caller, claims);
 }
 
 static bool refuse_leak(struct work *work, struct refreshing *r, const struct family *family)

@@ -1,5 +1,6 @@
 #include "negotiator/leasing/store.h"
 
+#include "negotiator/leasing/keys/key_tokens.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -302,6 +303,20 @@ static bool forget_family(struct work *work, const char *row)
     return true;
 }
 
+/* As the family that it names. */
+static bool forget_of_key(struct work *work, const char *row)
+{
+    AUTO_KV_VALUE value = {0};
+    int64_t until = 0;
+    if (!kv_get(work->kv, row, &value, work->err))
+        return false;
+    if (key_tokens_until(&value, work->now, &until))
+        put_due(work, until, row);
+    else
+        kv_change_delete(work->change, row);
+    return true;
+}
+
 bool store_forget(struct work *work, const char *due)
 {
     static const char SANDBOX[] = "sandbox/";
@@ -314,6 +329,8 @@ bool store_forget(struct work *work, const char *due)
         return forget_sandbox(work, row, row + strlen(SANDBOX));
     if (text_starts_with(row, "family/"))
         return forget_family(work, row);
+    if (text_starts_with(row, "keyfam/"))
+        return forget_of_key(work, row);
     kv_change_delete(work->change, row);
     return true;
 }
@@ -367,6 +384,8 @@ bool store_audit(struct work *work, const struct caller *caller, struct audit_re
         record->role = role_name(caller->principal.role);
         record->remote = caller->remote;
         record->request_id = caller->request_id;
+        if (record->actor == NULL || record->actor[0] == '\0')
+            record->actor = caller->principal.actor;
     }
     return audit_append(work->kv, work->change, &work->leasing->audit_key, record, work->err);
 }

@@ -1,6 +1,7 @@
 #include "negotiator/leasing/sharing/sharing.h"
 
 #include "negotiator/leasing/incidents/freeze.h"
+#include "negotiator/leasing/keys/key_tokens.h"
 #include "negotiator/leasing/marks.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -103,8 +104,8 @@ static bool claim(struct work *work, struct negotiation *n)
     if (!fits)
         return error_set(work->err, ERROR_INTERNAL, "a share's claims do not fit");
     set_scopes(work, n);
-    return claims->scopes.count > 0 ||
-           error_set(&n->refusal, ERROR_FORBIDDEN, "none of these scopes may be shared by %s", caller_owner(&n->caller));
+    return claims->scopes.count > 0 || error_set(&n->refusal, ERROR_FORBIDDEN,
+                                                 "none of these scopes may be shared by %s", caller_owner(&n->caller));
 }
 
 static void set_times(struct work *work, struct negotiation *n)
@@ -128,7 +129,7 @@ static bool give(struct work *work, const struct negotiation *n)
         return error_set(work->err, ERROR_INTERNAL, "a share's row does not fit");
     family_issue(work, &n->claims, &family);
     share_put(work, &family);
-    return true;
+    return key_tokens_note(work, &n->caller, &n->claims);
 }
 
 static bool audit(struct work *work, const struct negotiation *n)
@@ -214,8 +215,9 @@ bool leasing_share(struct leasing *leasing, struct negotiation *n, struct error 
     if (!n->wanted.scopes_given || n->wanted.scopes.count == 0)
         return error_set(err, ERROR_INVALID, "scopes must name what is shared, such as [\"shell:ro\"]");
     if (share->until_ms && share->principal[0] == '\0')
-        return error_set(err, ERROR_INVALID, "until goes with a principal, who can refresh: any other share ends with "
-                                             "its token, after ttl");
+        return error_set(err, ERROR_INVALID,
+                         "until goes with a principal, who can refresh: any other share ends with "
+                         "its token, after ttl");
     if (!wanted_check(&n->wanted, &leasing->options.limits, err))
         return false;
     n->leasing = leasing;
@@ -247,8 +249,8 @@ static bool list_one(void *cookie, const struct share_found *found)
     struct question *q = listing->q;
     const struct family *family = &found->family;
     struct share *share = &q->shares[q->share_count];
-    *share = (struct share){
-        .expires_at = family->expires_at, .until = family->share_until, .created_ms = found->created_ms};
+    *share =
+        (struct share){.expires_at = family->expires_at, .until = family->share_until, .created_ms = found->created_ms};
     listing->fits = text_copy(share->id, sizeof share->id, family->id) &&
                     text_copy(share->principal, sizeof share->principal, family->principal) &&
                     text_copy(share->actor, sizeof share->actor, family->actor) &&
