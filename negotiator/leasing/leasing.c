@@ -187,6 +187,19 @@ bool leasing_negotiate(struct leasing *leasing, struct negotiation *negotiation,
     return true;
 }
 
+bool leasing_is_owner(struct kv *kv, const char *sandbox_id, const char *principal, bool *is_owner, struct error *err)
+{
+    AUTO_SANDBOX sandbox = {0};
+    struct work work = {.kv = kv, .err = err};
+    *is_owner = false;
+    if (!random_is_id(sandbox_id, "sbx"))
+        return true;
+    if (!store_get_sandbox(&work, sandbox_id, &sandbox))
+        return false;
+    *is_owner = sandbox.revision > 0 && strcmp(sandbox.principal, principal) == 0;
+    return true;
+}
+
 bool leasing_mint(const struct leasing *leasing, const struct negotiation *negotiation,
                   char token[static CAPABILITY_TEXT_BYTES], struct error *err)
 {

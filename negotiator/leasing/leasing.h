@@ -240,6 +240,10 @@ enum kv_outcome leasing_report_rule(struct kv *kv, struct leasing_report *report
  *  what the heartbeat names; of one that names all, in rounds of rules of their own. Ledger thread. */
 void leasing_report_act(struct leasing_report *report);
 
+/** Whether a sandbox, living or remembered, is that principal's. False: the store failed. Ledger thread. */
+bool leasing_is_owner(struct kv *kv, const char *sandbox_id, const char *principal, bool *is_owner,
+                      struct error *err) MUST_USE;
+
 /** A refusal that a dialect gave before any rule ran, of a known principal. All but the caller may be NULL; copied. */
 struct leasing_refusal {
     const struct caller *caller;

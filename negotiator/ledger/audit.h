@@ -124,6 +124,7 @@ enum kv_outcome audit_retain(struct kv *kv, const struct key *key, const struct 
 /** Which records; NULL: any. All must hold. The texts hold no quote, backslash or control character. */
 struct audit_filter {
     const char *principal, *thread_id, *sandbox_id, *jti, *action;
+    const char *or_plane;      /* with principal: or whoever it was, on that plane */
     const char *link;          /* one of `links` */
     const char *since, *until; /* as clock_format writes them; until is not included */
 };

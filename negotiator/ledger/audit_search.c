@@ -17,7 +17,8 @@ static bool has_text(const struct kv_value *value, const char *text)
 static bool may_match(const struct audit_filter *filter, const struct kv_value *value)
 {
     return has_text(value, filter->jti) && has_text(value, filter->link) && has_text(value, filter->sandbox_id) &&
-           has_text(value, filter->thread_id) && has_text(value, filter->principal) && has_text(value, filter->action);
+           has_text(value, filter->thread_id) && has_text(value, filter->action) &&
+           (filter->or_plane || has_text(value, filter->principal));
 }
 
 static const char *field(const json_t *record, enum audit_field which)
@@ -44,10 +45,16 @@ static bool has_link(const char *links, const char *wanted)
     return wanted == NULL;
 }
 
+static bool is_principals(const json_t *record, const struct audit_filter *filter)
+{
+    return is_field(record, AUDIT_PRINCIPAL, filter->principal) ||
+           (filter->or_plane && is_field(record, AUDIT_PLANE, filter->or_plane));
+}
+
 static bool matches(const struct audit_filter *filter, const json_t *record)
 {
     const char *when = field(record, AUDIT_TIME);
-    return is_field(record, AUDIT_PRINCIPAL, filter->principal) &&
+    return is_principals(record, filter) &&
            is_field(record, AUDIT_THREAD_ID, filter->thread_id) &&
            is_field(record, AUDIT_SANDBOX_ID, filter->sandbox_id) && is_field(record, AUDIT_JTI, filter->jti) &&
            is_field(record, AUDIT_ACTION, filter->action) && has_link(field(record, AUDIT_LINKS), filter->link) &&

@@ -364,6 +364,21 @@ class Principals(ShareTest):
         self.assertEqual([(each["principal"], each["jti"]) for each in self.shares()], [("bob", seen[-1])])
         self.assertEqual(self.deployment.exec(grant, cmd="true").status, 200)
 
+    def test_the_owner_sees_what_others_do_in_it(self):
+        alice, bob = self.key("alice"), self.key("bob")
+        own = self.deployment.request("POST", f"/threads/{self.name}/sandbox", {}, token=alice).json
+        made = self.share(principal="bob", scopes=["process"], token=alice)
+        sandbox = own["sandbox"]["id"]
+        self.assertEqual(self.deployment.exec(own, token=made["token"], cmd="echo by bob").status, 200)
+        self.wait_record(jti=made["jti"], action="exec.start")
+        seen = self.deployment.request("GET", f"/audit?sandbox={sandbox}", token=alice).json["records"]
+        self.assertIn("bob", {each["principal"] for each in seen if each["action"] == "exec.start"})
+        self.assertIn("alice", {each["principal"] for each in seen if each["action"] == "share"})
+        his = self.deployment.request("GET", f"/audit?sandbox={sandbox}", token=bob).json["records"]
+        self.assertEqual({each["principal"] for each in his}, {"bob"})
+        self.assertEqual({each["principal"] for each in self.deployment.request("GET", "/audit", token=alice).json["records"]},
+                         {"alice"})
+
     def test_the_owner_shut_out_ends_what_he_shared(self):
         alice = self.key("alice")
         own = self.deployment.request("POST", f"/threads/{self.name}/sandbox", {}, token=alice).json

@@ -121,6 +121,9 @@ static void test_filters(struct kv *kv)
     check_found(kv, (struct audit_filter){.thread_id = "t1"}, "1 2 3 4 5 6");
     check_found(kv, (struct audit_filter){.thread_id = "t1", .principal = "bob"}, "5");
     check_found(kv, (struct audit_filter){.sandbox_id = "sbx_2"}, "5 6");
+    check_found(kv, (struct audit_filter){.sandbox_id = "sbx_2", .principal = "bob"}, "5");
+    check_found(kv, (struct audit_filter){.sandbox_id = "sbx_2", .principal = "bob", .or_plane = "sandboxd"}, "5 6");
+    check_found(kv, (struct audit_filter){.sandbox_id = "sbx_2", .principal = "bob", .or_plane = "negotiator"}, "5");
     check_found(kv, (struct audit_filter){.action = "exec"}, "2 3 5 6");
     check_found(kv, (struct audit_filter){.since = "2026-11-22T01:02:04.004Z"}, "2 3 4 5 6 7");
     check_found(kv, (struct audit_filter){.until = "2026-11-22T01:02:05.004Z"}, "1 2 3");
