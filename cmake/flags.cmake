@@ -39,6 +39,10 @@ if(PARLEY_INSTRUMENT)
     target_compile_options(parley_flags INTERFACE -fsanitize=${PARLEY_INSTRUMENT} -fno-omit-frame-pointer
                            -fno-sanitize-recover=all)
     target_link_options(parley_flags INTERFACE -fsanitize=${PARLEY_INSTRUMENT})
+    find_program(PARLEY_MOLD mold)
+    if(PARLEY_MOLD) # hundreds of test programs: links in a fifth of the time
+        target_link_options(parley_flags INTERFACE -fuse-ld=mold)
+    endif()
     if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
         target_compile_options(parley_flags INTERFACE -Wno-error=maybe-uninitialized -Wno-null-dereference)
     endif()
