@@ -32,6 +32,8 @@ static const char *action_of(const struct http_request *request)
     const char *method = http_request_method(request), *path = http_request_path(request);
     if (text_starts_with(path, "/revocations"))
         return text_equal(method, "POST") ? "revoke" : "read";
+    if (text_starts_with(path, "/policy"))
+        return text_equal(method, "PUT") ? "policy.set" : "read";
     if (text_starts_with(path, "/incidents"))
         return text_equal(method, "GET")                     ? "read"
                : text_equal(path, "/incidents")              ? "incident.open"
@@ -211,7 +213,7 @@ const struct http_route *plane_routes(size_t *count)
     const struct plane_rows dialects[] = {
         threads_rows(), sandboxes_rows(),   changes_rows(), snapshots_rows(), volumes_rows(), node_rows(),
         admin_rows(),   revocations_rows(), nodes_rows(),   audit_rows(),     execute_rows(), keys_rows(),
-        login_rows(),   share_rows(),       events_rows(),  incidents_rows(),
+        login_rows(),   share_rows(),       events_rows(),  incidents_rows(), policy_rows(),
     };
     *count = 0;
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {

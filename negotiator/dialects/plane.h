@@ -77,6 +77,7 @@ struct plane_rows audit_rows(void);
 struct plane_rows execute_rows(void);
 struct plane_rows keys_rows(void);
 struct plane_rows login_rows(void);
+struct plane_rows policy_rows(void);
 struct plane_rows events_rows(void);
 struct plane_rows share_rows(void);
 struct plane_rows incidents_rows(void);

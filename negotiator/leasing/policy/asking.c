@@ -39,8 +39,9 @@ static bool parse(struct stored *stored, const struct kv_value *value, struct er
     json_t *json = json_loadb(value->data, value->size, JSON_REJECT_DUPLICATES, NULL);
     json_int_t version = 0, set_at = 0;
     const char *set_by = NULL;
-    bool read = json && json_unpack(json, "{s:I, s:I, s:s, s:O}", "version", &version, "set_at", &set_at, "set_by",
-                                    &set_by, "document", &stored->document) == 0 &&
+    bool read = json &&
+                json_unpack(json, "{s:I, s:I, s:s, s:O}", "version", &version, "set_at", &set_at, "set_by", &set_by,
+                            "document", &stored->document) == 0 &&
                 text_copy(stored->set_by, sizeof stored->set_by, set_by);
     json_decref(json);
     stored->version = version;
@@ -53,8 +54,7 @@ static bool get(struct work *work, struct stored *stored)
 {
     AUTO_KV_VALUE value = {0};
     *stored = (struct stored){.document = NULL};
-    return kv_get(work->kv, ROW, &value, work->err) &&
-           (value.revision == 0 || parse(stored, &value, work->err));
+    return kv_get(work->kv, ROW, &value, work->err) && (value.revision == 0 || parse(stored, &value, work->err));
 }
 
 static void take(struct policies *policies, json_t *document, int64_t version, int64_t set_at, const char *set_by)
@@ -105,8 +105,8 @@ static bool audit(struct work *work, const struct policy_question *q, const char
 
 static void put(struct work *work, const struct policy_question *q, uint64_t revision)
 {
-    json_t *json = json_pack("{s:I, s:I, s:s, s:O}", "version", (json_int_t)q->version, "set_at",
-                             (json_int_t)work->now, "set_by", q->caller.principal.name, "document", q->document);
+    json_t *json = json_pack("{s:I, s:I, s:s, s:O}", "version", (json_int_t)q->version, "set_at", (json_int_t)work->now,
+                             "set_by", q->caller.principal.name, "document", q->document);
     AUTO_FREE char *text = json_dumps(json, JSON_COMPACT);
     json_decref(json);
     kv_change_expect(work->change, ROW, revision);
@@ -162,6 +162,7 @@ static void set_done(void *argument, const struct error *err)
     struct policy_question *q = setting->q;
     if (err->kind == ERROR_NONE && q->refusal.kind == ERROR_NONE)
         take(q->leasing->policies, json_deep_copy(q->document), q->version, q->set_at, q->caller.principal.name);
+    memcpy(q->set_by, q->caller.principal.name, sizeof q->set_by);
     answer(q, err);
 }
 
@@ -183,9 +184,9 @@ static void show(struct policy_question *q)
 static void note_used(void *cookie, const struct policy_finding *finding, int64_t used)
 {
     static const char *const VERDICTS[] = {[POLICY_YES] = "yes", [POLICY_CUT] = "cut", [POLICY_NO] = "no"};
-    json_t *json = json_pack("{s:s, s:s, s:O?, s:O?, s:s}", "rule", finding->rule, "verdict",
-                             VERDICTS[finding->verdict], "asked", finding->asked, "allowed", finding->allowed, "where",
-                             finding->where);
+    json_t *json =
+        json_pack("{s:s, s:s, s:O?, s:O?, s:s}", "rule", finding->rule, "verdict", VERDICTS[finding->verdict], "asked",
+                  finding->asked, "allowed", finding->allowed, "where", finding->where);
     if (used >= 0)
         json_object_set_new(json, "used", json_integer(used));
     json_array_append_new(cookie, json);

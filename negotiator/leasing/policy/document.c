@@ -171,8 +171,7 @@ static const struct field DEPLOYMENT[] = {
     {"quota", NULL, "an object of sandboxes, cpu_milli, memory_mb, disk_mb and creates_per_minute", QUOTA,
      COUNT(QUOTA)}};
 
-static bool say_unknown(const char *path, const char *name, const struct field *fields, size_t count,
-                        struct error *err)
+static bool say_unknown(const char *path, const char *name, const struct field *fields, size_t count, struct error *err)
 {
     AUTO_TEXT allowed = {0};
     for (size_t i = 0; i < count; i++)
@@ -181,8 +180,7 @@ static bool say_unknown(const char *path, const char *name, const struct field *
                      name, allowed.data);
 }
 
-static bool check_object(const char *path, json_t *object, const struct field *fields, size_t count,
-                         struct error *err)
+static bool check_object(const char *path, json_t *object, const struct field *fields, size_t count, struct error *err)
 {
     const char *name;
     json_t *value;
@@ -210,8 +208,10 @@ static bool check_principals(json_t *principals, struct error *err)
     json_object_foreach (principals, name, rules) {
         char path[PATH_BYTES];
         if (!principal_is_name(name) || !text_format(path, sizeof path, "principals.%s", name))
-            return error_set(err, ERROR_INVALID, "policy: principals has a name that is none; it is 1 to %d of "
-                             "A-Za-z0-9._@:+-", PRINCIPAL_BYTES - 1);
+            return error_set(err, ERROR_INVALID,
+                             "policy: principals has a name that is none; it is 1 to %d of "
+                             "A-Za-z0-9._@:+-",
+                             PRINCIPAL_BYTES - 1);
         if (!json_is_object(rules))
             return error_set(err, ERROR_INVALID, "policy: %s must be an object of rules", path);
         if (!check_object(path, rules, PRINCIPAL, COUNT(PRINCIPAL), err))
@@ -298,13 +298,13 @@ static json_t *rules_of(const struct leasing_options *options, enum role role)
     const char *templates = role == ROLE_ADMIN ? policy->templates_admin : policy->templates_user;
     const char *egress = role == ROLE_ADMIN || !policy->egress_user ? "public" : policy->egress_user;
     const char *roots = policy->root_roles ? policy->root_roles : "admin";
-    return json_pack("{s:[s,s,s,s,s,s], s:I, s:o, s:[s], s:s, s:{s:b, s:b, s:n}, s:b, s:I, s:i, s:{s:n, s:n, s:n, s:n, s:n}}",
-                     "scopes", "fs:rw", "shell", "process", "code", "port", "snapshot", "ttl_max",
-                     (json_int_t)options->limits.ttl_max_s, "templates", words(templates ? templates : "*"), "isolation",
-                     "*", "egress", egress, "volumes", "host", 1, "named", 1, "max_mb", "root",
-                     has_word(roots, role_name(role)), "lifetime_max", (json_int_t)options->limits.max_lifetime_max_s,
-                     "idle_max", WANTED_DAY_S, "quota", "sandboxes", "cpu_milli", "memory_mb", "disk_mb",
-                     "creates_per_minute");
+    return json_pack(
+        "{s:[s,s,s,s,s,s], s:I, s:o, s:[s], s:s, s:{s:b, s:b, s:n}, s:b, s:I, s:i, s:{s:n, s:n, s:n, s:n, s:n}}",
+        "scopes", "fs:rw", "shell", "process", "code", "port", "snapshot", "ttl_max",
+        (json_int_t)options->limits.ttl_max_s, "templates", words(templates ? templates : "*"), "isolation", "*",
+        "egress", egress, "volumes", "host", 1, "named", 1, "max_mb", "root", has_word(roots, role_name(role)),
+        "lifetime_max", (json_int_t)options->limits.max_lifetime_max_s, "idle_max", WANTED_DAY_S, "quota", "sandboxes",
+        "cpu_milli", "memory_mb", "disk_mb", "creates_per_minute");
 }
 
 json_t *policy_document_of(const struct leasing_options *options)

@@ -5,9 +5,9 @@
  *    "principals": {"ada": {RULES, "human": {RULES}, "agent": {RULES}}, ...},
  *    "deployment": {"quota": {...}}}
  *
- *  RULES: scopes, ttl_max, templates, isolation, egress, egress_hosts, volumes {host, named, max_mb}, root, lifetime_max,
- *  idle_max, quota {sandboxes, cpu_milli, memory_mb, disk_mb, creates_per_minute}; each may be missing. An amount that
- *  is null is not limited. */
+ *  RULES: scopes, ttl_max, templates, isolation, egress, egress_hosts, volumes {host, named, max_mb}, root,
+ * lifetime_max, idle_max, quota {sandboxes, cpu_milli, memory_mb, disk_mb, creates_per_minute}; each may be missing. An
+ * amount that is null is not limited. */
 #pragma once
 
 #include "negotiator/leasing/leasing.h"

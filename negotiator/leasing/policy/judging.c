@@ -49,7 +49,8 @@ static void judge_scopes(const struct policy_wish *wish, const json_t *limit, st
     json_t *each;
     json_array_foreach (limit, i, each)
         text_append_format(&all, "%s%s", i ? " " : "", json_string_value(each));
-    if (wish->scopes == NULL || !scope_parse(&allowed, all.data ? all.data : "", all.length, SCOPE_UNKNOWN_REFUSED, NULL))
+    if (wish->scopes == NULL ||
+        !scope_parse(&allowed, all.data ? all.data : "", all.length, SCOPE_UNKNOWN_REFUSED, NULL))
         return;
     finding->asked = scope_list(wish->scopes);
     finding->verdict = scope_set_covers(&allowed, wish->scopes) ? POLICY_YES : POLICY_CUT;
@@ -113,8 +114,8 @@ static bool is_covered(const json_t *hosts, const char *entry)
     if (!egress_rule_parse(entry, &asked, NULL))
         return false;
     json_array_foreach (hosts, i, each)
-        any = any ||
-              (egress_rule_parse(json_string_value(each), &allowed, NULL) && egress_rule_covers(&allowed, &asked));
+        any =
+            any || (egress_rule_parse(json_string_value(each), &allowed, NULL) && egress_rule_covers(&allowed, &asked));
     return any;
 }
 

@@ -38,7 +38,9 @@ struct policy_subject policy_subject(const struct caller *caller, const char *ac
     const char *pinned = caller->principal.actor;
     return (struct policy_subject){.role = caller->principal.role,
                                    .principal = caller_owner(caller),
-                                   .actor = pinned[0] ? pinned : actor && actor[0] ? actor : "human",
+                                   .actor = pinned[0]           ? pinned
+                                            : actor && actor[0] ? actor
+                                                                : "human",
                                    .limits = caller->principal.limits};
 }
 
@@ -64,7 +66,8 @@ struct layer {
 
 enum { LAYERS = 4 };
 
-static void find_layers(const struct policies *policies, const struct policy_subject *who, struct layer to[static LAYERS])
+static void find_layers(const struct policies *policies, const struct policy_subject *who,
+                        struct layer to[static LAYERS])
 {
     const char *kind = kind_of(who), *role = role_name(who->role);
     const json_t *principal = json_object_get(json_object_get(policies->document, "principals"), who->principal);
@@ -108,6 +111,15 @@ static void say_where(char where[static POLICY_WHERE_BYTES], const char *path, c
         where[0] = '\0'; /* cannot be: all of it is bounded */
 }
 
+/* The settings bound every token's and sandbox's life, whatever a document says. */
+static bool is_over_settings(const struct policies *policies, const char *rule, const json_t *value)
+{
+    if (strcmp(rule, "ttl_max") != 0 && strcmp(rule, "lifetime_max") != 0)
+        return false;
+    const json_t *user = json_object_get(json_object_get(policies->settings, "roles"), "user");
+    return json_integer_value(value) > json_integer_value(json_object_get(user, rule));
+}
+
 json_t *policy_find(const struct policies *policies, const struct policy_subject *who, const char *rule,
                     const char *part, char where[static POLICY_WHERE_BYTES])
 {
@@ -120,7 +132,7 @@ json_t *policy_find(const struct policies *policies, const struct policy_subject
         if (value)
             say_where(where, layers[i].path, rule, part);
     }
-    if (value == NULL) {
+    if (value == NULL || is_over_settings(policies, rule, value)) {
         const char *role = role_name(who->role == ROLE_ADMIN ? ROLE_ADMIN : ROLE_USER);
         value = look_into(json_object_get(json_object_get(policies->settings, "roles"), role), rule, part);
         if (!text_copy(where, POLICY_WHERE_BYTES, setting_of(who->role, rule)))
@@ -156,7 +168,7 @@ static int64_t smaller(int64_t a, int64_t b)
 
 int64_t policy_ttl_max(const struct leasing *leasing, const struct policy_subject *who)
 {
-    return smaller(json_integer_value(find(leasing, who, "ttl_max", NULL)), leasing->options.limits.ttl_max_s);
+    return json_integer_value(find(leasing, who, "ttl_max", NULL));
 }
 
 static int64_t cut(const struct leasing *leasing, const struct policy_subject *who, const char *rule, int64_t value)

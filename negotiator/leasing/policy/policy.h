@@ -87,12 +87,12 @@ enum policy_verb { POLICY_SHOW, POLICY_SET, POLICY_WHY };
 struct policy_question {
     enum policy_verb verb;
     struct caller caller;
-    json_t *document;     /* owned; SET. Afterwards and of SHOW: what is in force; NULL: none is */
-    bool any_version;     /* SET: whatever is there is replaced */
-    int64_t version;      /* SET: what is to be replaced, 0: none. Afterwards and of SHOW: of what is in force */
-    enum role role;       /* WHY: whose, with caller.owner; the caller's own when role_given is false */
+    json_t *document; /* owned; SET. Afterwards and of SHOW: what is in force; NULL: none is */
+    bool any_version; /* SET: whatever is there is replaced */
+    int64_t version;  /* SET: what is to be replaced, 0: none. Afterwards and of SHOW: of what is in force */
+    enum role role;   /* WHY: whose, with caller.owner; the caller's own when role_given is false */
     bool role_given;
-    struct wanted wanted; /* WHY */
+    struct wanted wanted;                                             /* WHY */
     void (*answered)(void *cookie, struct policy_question *question); /* on the ledger thread; the callee's then */
     void *cookie;
 

@@ -178,8 +178,7 @@ static struct limit limit_of_all(const struct leasing *leasing, const char *name
 
 int64_t quota_disk_mb(const struct leasing *leasing, const struct policy_subject *who)
 {
-    bool is_limited =
-        limit_of(leasing, who, NAMES[DISK]).most >= 0 || limit_of_all(leasing, NAMES[DISK]).most >= 0;
+    bool is_limited = limit_of(leasing, who, NAMES[DISK]).most >= 0 || limit_of_all(leasing, NAMES[DISK]).most >= 0;
     return is_limited ? DISK_DEFAULT_MB : 0;
 }
 
@@ -274,8 +273,8 @@ bool quota_reserve(struct work *work, const struct policy_subject *who, const st
 
 /* --- how often --- */
 
-/* Each one takes its part of a minute; a minute's worth may be taken at once. A clock that was set back, or a limit that
- * was lower before, counts for a minute at most. */
+/* Each one takes its part of a minute; a minute's worth may be taken at once. A clock that was set back, or a limit
+ * that was lower before, counts for a minute at most. */
 static bool is_in_pace(struct use *use, const struct limit *limit, int64_t now_us, unsigned *retry_after_s,
                        struct error *refusal)
 {

@@ -1,5 +1,5 @@
-/** quotas.h - how much each principal, and all of them, have: counted in rows, in the change that makes, changes or ends
- *  a sandbox, so that nothing is scanned and no two can both have the last one.
+/** quotas.h - how much each principal, and all of them, have: counted in rows, in the change that makes, changes or
+ * ends a sandbox, so that nothing is scanned and no two can both have the last one.
  *
  *    used/<principal>, meta/used    {"sandboxes", "cpu_milli", "memory_mb", "disk_mb", "paced_until_us"}
  *

@@ -60,8 +60,8 @@ static bool read_all(struct counting *counting)
 {
     struct work *work = counting->work;
     AUTO_KV_VALUE value = {0};
-    if (!kv_range(work->kv, "watch/", NULL, 0, count_watched, counting, work->err) ||
-        work->err->kind != ERROR_NONE || !kv_range(work->kv, "used/", NULL, 0, note_before, counting, work->err) ||
+    if (!kv_range(work->kv, "watch/", NULL, 0, count_watched, counting, work->err) || work->err->kind != ERROR_NONE ||
+        !kv_range(work->kv, "used/", NULL, 0, note_before, counting, work->err) ||
         !kv_get(work->kv, "meta/used", &value, work->err))
         return false;
     return value.revision == 0 || note_before(counting, "meta/used", &value);
