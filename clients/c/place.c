@@ -6,6 +6,7 @@
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
+#include "shared/trust/trust.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -18,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char DEFAULT_URL[] = "http://127.0.0.1:8700";
+static const char DEFAULT_URL[] = "http://127.0.0.1:8700", DEFAULT_TLS_URL[] = "https://127.0.0.1:8700";
 static const size_t CONFIG_MAX_BYTES = 64 * 1024;
 
 void place_done(struct place *place)
@@ -122,7 +123,11 @@ bool place_load_file(struct place *place, struct error *err)
     const char *key = json_string_value(json_object_get(config, "api_key"));
     bool good = config != NULL && url != NULL;
     if (good)
-        *place = (struct place){.url = memory_string(url), .api_key = memory_string(key)};
+        *place = (struct place){
+            .url = memory_string(url),
+            .api_key = memory_string(key),
+            .tls_fingerprint = memory_string(json_string_value(json_object_get(config, "tls_fingerprint"))),
+            .ca_file = memory_string(json_string_value(json_object_get(config, "ca_file")))};
     sodium_memzero(text, size);
     json_decref(config);
     return good || error_set(err, ERROR_INVALID, "%s is not {\"url\": ..., \"api_key\": ...}", path);
@@ -135,24 +140,55 @@ static void strip_slash(char *url)
         url[--length] = '\0';
 }
 
+/* This machine's own authority; NULL: there is none. The caller frees. */
+static char *local_authority(void)
+{
+    AUTO_FREE char *state = config_state_folder(0, NULL);
+    AUTO_FREE char *server = memory_printf("%s/tls/server.pem", state);
+    return access(server, F_OK) == 0 ? memory_printf("%s/tls/ca.pem", state) : NULL;
+}
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value && value[0] ? value : NULL;
+}
+
+/* What the place names wins over nobody but the system. */
+static void choose_trust(struct place *place, const struct place *file, char *authority)
+{
+    const char *fingerprint = variable("PARLEY_TLS_FINGERPRINT"), *ca_file = variable("PARLEY_CA_FILE");
+    bool is_of_file = !fingerprint && !ca_file && text_equal(file->url, place->url);
+    bool is_of_state = !fingerprint && !ca_file && !is_of_file && text_equal(place->url, DEFAULT_TLS_URL);
+    place->tls_fingerprint = memory_string(is_of_file ? file->tls_fingerprint : fingerprint);
+    place->ca_file = is_of_state ? authority : memory_string(is_of_file ? file->ca_file : ca_file);
+    if (!is_of_state)
+        free(authority);
+}
+
 bool place_load_keyless(struct place *place, const char *url, struct error *err)
 {
     struct error file_error = {0};
-    AUTO_PLACE found = {0};
+    AUTO_PLACE file = {0}, found = {0};
     const char *key = getenv("PARLEY_API_KEY");
     url = url ? url : getenv("PARLEY_URL");
-    const char *capability = capability_url_is(url) ? url : NULL;
-    if (capability)
-        url = capability_url_is(getenv("PARLEY_URL")) ? NULL : getenv("PARLEY_URL");
-    if ((!url || !key) && !place_load_file(&found, &file_error) && file_error.kind != ERROR_NOT_FOUND) {
+    bool is_read = place_load_file(&file, &file_error);
+    if ((!url || !key) && !is_read && file_error.kind != ERROR_NOT_FOUND) {
         *err = file_error;
         return false;
     }
-    const char *chosen_url = url ? url : found.url ? found.url : DEFAULT_URL;
-    *place = (struct place){.url = memory_string(chosen_url),
-                            .api_key = memory_string(key ? key : found.api_key),
-                            .capability = memory_string(capability)};
-    strip_slash(place->url);
+    char *authority = local_authority();
+    const char *usual = authority ? DEFAULT_TLS_URL : DEFAULT_URL;
+    found.url = memory_string(url ? url : file.url ? file.url : usual);
+    found.api_key = memory_string(key ? key : file.api_key);
+    strip_slash(found.url);
+    if (file.url)
+        strip_slash(file.url);
+    choose_trust(&found, &file, authority);
+    if (!trust_set(found.ca_file, found.tls_fingerprint, err))
+        return false;
+    *place = found;
+    found = (struct place){0};
     return true;
 }
 
@@ -160,7 +196,7 @@ bool place_load_keyless(struct place *place, const char *url, struct error *err)
  * For no other URL than that of this machine. */
 static char *local_admin_key(const char *url)
 {
-    if (!text_equal(url, DEFAULT_URL))
+    if (!text_equal(url, DEFAULT_URL) && !text_equal(url, DEFAULT_TLS_URL))
         return NULL;
     AUTO_FREE char *state = config_state_folder(0, NULL);
     AUTO_FREE char *path = memory_printf("%s/admin.key", state);
@@ -190,7 +226,8 @@ bool place_load(struct place *place, const char *url, struct error *err)
 bool place_store_file(const struct place *place, struct error *err)
 {
     AUTO_FREE char *path = place_config_path();
-    json_t *config = json_pack("{s:s, s:s}", "url", place->url, "api_key", place->api_key);
+    json_t *config = json_pack("{s:s, s:s, s:s*, s:s*}", "url", place->url, "api_key", place->api_key,
+                               "tls_fingerprint", place->tls_fingerprint, "ca_file", place->ca_file);
     char *text = json_dumps(config, JSON_INDENT(2));
     bool acted = place_act_as_user(path);
     bool stored = place_make_folder_of(path, err) && fd_write_file(path, 0600, text, strlen(text), err);

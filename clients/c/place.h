@@ -10,13 +10,16 @@
 struct place {
     char *url;     /* negotiator, without a trailing slash */
     char *api_key; /* a secret: place_done wipes it */
+    char *tls_fingerprint, *ca_file; /* whom to trust (shared/trust/trust.h); NULL: as the system */
     char *capability; /* a secret too: a capability URL (capability_url.h), for whose sandbox alone it is; NULL none */
 };
 
 void place_done(struct place *place);
 #define AUTO_PLACE __attribute__((cleanup(place_done))) struct place
 
-/** $PARLEY_URL and $PARLEY_API_KEY, else config.json, else the default URL. `url` (may be NULL) wins over all. When what
+/** $PARLEY_URL and $PARLEY_API_KEY, else config.json, else the default URL: https when this machine's deployment has
+ *  STATE/tls. From then on all transfers trust whom $PARLEY_TLS_FINGERPRINT or $PARLEY_CA_FILE name, else config.json
+ *  for its own URL, else STATE/tls for the default one. `url` (may be NULL) wins over all. When what
  *  wins is a capability URL, that is `capability`, `url` is found without it, and the key may be missing.
  *  Without a key, and for the default URL alone, the admin key of this machine's deployment if it can be read.
  *  ERROR_NOT_FOUND without any says how to get one; ERROR_INVALID for a config file that is not one. */

@@ -52,6 +52,12 @@ bool cli_common(struct cli_common *common, int option, const char *help)
     case CLI_OPTION_URL:
         common->url = take_url();
         return true;
+    case CLI_OPTION_FINGERPRINT: /* where place.c looks, and programs that this one starts */
+        (void)setenv("PARLEY_TLS_FINGERPRINT", optarg, 1);
+        return true;
+    case CLI_OPTION_CA:
+        (void)setenv("PARLEY_CA_FILE", optarg, 1);
+        return true;
     case CLI_OPTION_STATE:
         common->state = optarg;
         return true;

@@ -30,17 +30,20 @@ struct cli_common {
 };
 
 /* Values of the common long options, beyond any letter. */
-enum { CLI_OPTION_JSON = 1000, CLI_OPTION_URL, CLI_OPTION_STATE, CLI_OPTION_HELP };
+enum { CLI_OPTION_JSON = 1000, CLI_OPTION_URL, CLI_OPTION_STATE, CLI_OPTION_HELP, CLI_OPTION_FINGERPRINT, CLI_OPTION_CA };
 #define CLI_COMMON_OPTIONS                                                                                             \
     {"json", no_argument, NULL, CLI_OPTION_JSON}, {"url", required_argument, NULL, CLI_OPTION_URL},                    \
         {"state", required_argument, NULL, CLI_OPTION_STATE}, {"help", no_argument, NULL, CLI_OPTION_HELP},            \
+        {"tls-fingerprint", required_argument, NULL, CLI_OPTION_FINGERPRINT},                                          \
+        {"ca-file", required_argument, NULL, CLI_OPTION_CA},                                                           \
     {                                                                                                                  \
         NULL, 0, NULL, 0                                                                                               \
     }
 #define CLI_COMMON_HELP                                                                                                \
     "  --json             one JSON value on stdout\n"                                                                  \
     "  --url URL          the negotiator (default: PARLEY_URL, config.json, http://127.0.0.1:8700)\n"                  \
-    "  --state DIR        the deployment's state folder (default: PARLEY_STATE, /var/lib/parley as root)\n"            \
+    "  --state DIR        its state folder (default: PARLEY_STATE, /var/lib/parley as root)\n"            \
+    "  --tls-fingerprint SHA256, --ca-file FILE\n"                                                                     \
     "  --help             this text\n"
 
 /** Takes one option from getopt_long if it is a common one. --help prints `help` and ends the program; an unknown
@@ -125,6 +128,7 @@ char *cli_state(const struct cli_common *common) MUST_USE;
 int up_main(int argc, char *argv[]);
 int down_main(int argc, char *argv[]);
 int enrol_main(int argc, char *argv[]);
+int tls_main(int argc, char *argv[]);
 int doctor_main(int argc, char *argv[]);
 int run_main(int argc, char *argv[]);
 int shell_main(int argc, char *argv[]);

@@ -126,8 +126,10 @@ static bool run_enrol(const struct supervisor *supervisor, const char *url, cons
 
 bool enrolment_ensure(const struct supervisor *supervisor, struct error *err)
 {
-    AUTO_FREE char *url = memory_printf("http://127.0.0.1:%u", supervisor->port);
+    AUTO_FREE char *url = supervisor_url(supervisor, 0);
     struct error why = {0};
+    if (!supervisor_trust(supervisor, err))
+        return false;
     if (keep_node(supervisor, url, &why))
         return true;
     if (why.kind != ERROR_NONE) {

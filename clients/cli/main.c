@@ -52,6 +52,7 @@ static const struct cli_command COMMANDS[] = {
     {"revocations", revocations_main, "list revocations, see whether one is in force everywhere"},
     {"audit", audit_main, "who did what with which token; verify and export the chain"},
     {"nodes", nodes_main, "list, add, drain, rekey the machines that host sandboxes"},
+    {"tls", tls_main, "certificates of the deployment's own: init, renew, issue, show"},
     {"enrol", enrol_main, "give sandboxd of this machine its key, where `parley up` does not"},
     {"completion", completion_main, "what completes all this in bash, zsh and fish"},
 };

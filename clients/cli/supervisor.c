@@ -7,6 +7,7 @@
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
+#include "shared/trust/trust.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -51,6 +52,24 @@ static bool is_program(const char *pid, const char *name)
         *deleted = '\0';
     const char *slash = strrchr(target, '/');
     return slash && strcmp(slash + 1, name) == 0;
+}
+
+/* What both programs take for themselves when it is there (config_default_tls). */
+static bool has_tls(const struct supervisor *supervisor)
+{
+    AUTO_FREE char *file = memory_printf("%s/tls/server.pem", supervisor->state);
+    return access(file, F_OK) == 0;
+}
+
+char *supervisor_url(const struct supervisor *supervisor, unsigned offset)
+{
+    return memory_printf("%s://127.0.0.1:%u", has_tls(supervisor) ? "https" : "http", supervisor->port + offset);
+}
+
+bool supervisor_trust(const struct supervisor *supervisor, struct error *err)
+{
+    AUTO_FREE char *file = memory_printf("%s/tls/ca.pem", supervisor->state);
+    return !has_tls(supervisor) || trust_set(file, NULL, err);
 }
 
 pid_t supervisor_running(const char *state, uint16_t *port)

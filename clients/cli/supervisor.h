@@ -16,6 +16,12 @@ struct supervisor {
     bool to_log_files; /* stderr of both goes to STATE/log/ */
 };
 
+/** Where a plane of it listens, `offset` after its port: https when it has STATE/tls. The caller frees. */
+char *supervisor_url(const struct supervisor *supervisor, unsigned offset) MUST_USE;
+
+/** Lets this process trust STATE/tls, if it is there (shared/trust/trust.h). */
+bool supervisor_trust(const struct supervisor *supervisor, struct error *err) MUST_USE;
+
 /** The supervisor's pid from STATE/up.pid, if a parley holds its lock; 0 when none runs. *port (may be NULL) gets the
  *  negotiator's. */
 pid_t supervisor_running(const char *state, uint16_t *port) MUST_USE;

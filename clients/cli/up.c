@@ -1,4 +1,5 @@
 /** up.c - `parley up`: both planes on this machine, and the CLI pointed at them. */
+#include "clients/cli/authority.h"
 #include "clients/cli/cli.h"
 #include "clients/cli/supervisor.h"
 
@@ -21,7 +22,7 @@
 static const char HELP[] =
     "usage: parley up [-d] [--port N] [--state DIR]\n\n"
     "Starts the negotiator on port N (default 8700) and sandboxd on N+1, both on 127.0.0.1, restarts what dies, and\n"
-    "writes the CLI's config.json when there is none. As root (sudo); or as an ordinary user with subordinate ids and\n"
+    "writes the CLI's config.json when there is none. With STATE/tls (`parley tls init`) both speak TLS. As root (sudo); or as an ordinary user with subordinate ids and\n"
     "cgroups of its own, then rootless: `parley doctor` says what is missing. Again: harmless.\n\n"
     "  -d                 in the background; logs go to STATE/log/\n"
     "  --port N           1024..65534\n" CLI_COMMON_HELP;
@@ -52,9 +53,10 @@ static int read_options(struct up_options *options, int argc, char *argv[])
     return optind < argc ? cli_usage("up", "unexpected word \"%s\"", argv[optind]) : 0;
 }
 
-static bool is_ready(uint16_t port, struct error *err)
+static bool is_ready(const struct supervisor *supervisor, unsigned offset, struct error *err)
 {
-    AUTO_FREE char *url = memory_printf("http://127.0.0.1:%u/readyz", port);
+    AUTO_FREE char *plane = supervisor_url(supervisor, offset);
+    AUTO_FREE char *url = memory_printf("%s/readyz", plane);
     struct call call = {.method = "GET", .url = url, .timeout_ms = 2000};
     return call_json(&call, NULL, NULL, err);
 }
@@ -65,7 +67,7 @@ static bool wait_ready(const struct supervisor *supervisor, struct error *err)
     bool started = false; /* it takes a moment until the supervisor is there, and then it must stay */
     for (;;) {
         *err = (struct error){0};
-        if (is_ready(supervisor->port, err) && is_ready((uint16_t)(supervisor->port + 1), err))
+        if (is_ready(supervisor, 0, err) && is_ready(supervisor, 1, err))
             return true;
         if (clock_boot_ns() > until || (started && !supervisor_running(supervisor->state, NULL)))
             return error_prefix(err, "not ready, see %s/log", supervisor->state);
@@ -83,6 +85,26 @@ static bool key_works(const struct place *place)
     return works || err.kind != ERROR_UNAUTHENTICATED;
 }
 
+/* The authority's, which outlives the certificates that it issues. */
+static bool add_fingerprint(struct place *place, const struct supervisor *supervisor, struct error *err)
+{
+    AUTO_FREE char *file = memory_printf("%s/tls/ca.pem", supervisor->state);
+    struct authority_view view;
+    if (!text_starts_with(place->url, "https://"))
+        return true;
+    if (!authority_view(&view, file, err))
+        return false;
+    place->tls_fingerprint = memory_string(view.fingerprint);
+    return true;
+}
+
+/* The same port of this machine, from before it had TLS, or from when it had. */
+static bool is_without_tls(const struct place *there, const struct place *place)
+{
+    const char *before = strstr(there->url, "://"), *now = strstr(place->url, "://");
+    return before && now && text_equal(before, now);
+}
+
 /* config.json is written when there is none, or when it names this deployment with a key that is no longer known. */
 static bool point_cli(const struct supervisor *supervisor, bool *written, struct error *err)
 {
@@ -91,11 +113,17 @@ static bool point_cli(const struct supervisor *supervisor, bool *written, struct
     if (!key)
         return false;
     key[strcspn(key, "\n")] = '\0';
-    AUTO_PLACE place = {.url = memory_printf("http://127.0.0.1:%u", supervisor->port), .api_key = TAKE(key)};
+    AUTO_PLACE place = {.url = supervisor_url(supervisor, 0), .api_key = TAKE(key)};
+    if (!add_fingerprint(&place, supervisor, err))
+        return false;
     AUTO_PLACE there = {0};
     struct error none = {0};
     *written = false;
-    if (place_load_file(&there, &none) && (!text_equal(there.url, place.url) || key_works(&there)))
+    bool is_read = place_load_file(&there, &none);
+    bool is_same = is_read && text_equal(there.url, place.url);
+    if (is_read && !is_same && !is_without_tls(&there, &place))
+        return true;
+    if (is_same && text_equal(there.tls_fingerprint, place.tls_fingerprint) && key_works(&there))
         return true;
     *written = true;
     return place_store_file(&place, err);
@@ -106,14 +134,15 @@ static void tell(const struct supervisor *supervisor, const struct up_options *o
     AUTO_FREE char *path = place_config_path();
     AUTO_PLACE there = {0};
     struct error none = {0};
-    AUTO_FREE char *url = memory_printf("http://127.0.0.1:%u", supervisor->port);
+    AUTO_FREE char *url = supervisor_url(supervisor, 0);
+    AUTO_FREE char *node_url = supervisor_url(supervisor, 1);
     bool pointed = place_load_file(&there, &none) && text_equal(there.url, url);
     if (options->common.json) {
         cli_print_json(json_pack("{s:s, s:s, s:s, s:b}", "url", url, "state", supervisor->state, "config", path,
                                  "config_written", written));
         return;
     }
-    printf("negotiator %s, sandboxd http://127.0.0.1:%u, state %s\n", url, supervisor->port + 1, supervisor->state);
+    printf("negotiator %s, sandboxd %s, state %s\n", url, node_url, supervisor->state);
     if (written)
         printf("API key written to %s\n", path);
     else if (!pointed)
@@ -240,7 +269,7 @@ static int start_up(const struct up_options *options, struct supervisor *supervi
 static int up(const struct up_options *options, struct supervisor *supervisor)
 {
     struct error err = {0};
-    if (!fd_make_folders(supervisor->state, 0711, &err))
+    if (!fd_make_folders(supervisor->state, 0711, &err) || !supervisor_trust(supervisor, &err))
         return cli_fail(&err, NULL, CLI_FAILED);
     uint16_t running_port = 0;
     if (!supervisor_running(supervisor->state, &running_port))

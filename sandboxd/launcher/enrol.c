@@ -191,6 +191,10 @@ static bool enrol_settings_load(struct enrol_settings *settings, int argc, char 
         return false;
     free(settings->state);
     settings->state = config_state_folder(argc, argv);
+    char *cert = NULL, *key = NULL;
+    config_default_tls(settings->state, &cert, &key, &settings->tls_ca);
+    free(cert);
+    free(key);
     return true;
 }
 

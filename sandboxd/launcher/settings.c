@@ -170,8 +170,10 @@ static bool fit_rootless(struct settings *settings, struct error *err)
 bool settings_load(struct settings *settings, int argc, char *const argv[], struct error *err)
 {
     AUTO_SETTINGS loaded = {0};
-    if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err) ||
-        !config_check_listener(&(struct config_listener){loaded.listen_host, loaded.tls_cert, loaded.tls_key,
+    if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err))
+        return false;
+    config_default_tls(loaded.state, &loaded.tls_cert, &loaded.tls_key, &loaded.tls_ca);
+    if (!config_check_listener(&(struct config_listener){loaded.listen_host, loaded.tls_cert, loaded.tls_key,
                                                          loaded.insecure_http},
                                err) ||
         !config_set_log_level(loaded.log_level, err) || !check_sync(loaded.audit_sync, err) ||

@@ -397,6 +397,24 @@ bool config_load_state(void *settings, const struct config_row *rows, size_t row
     return true;
 }
 
+static void default_file(char **field, const char *state, const char *name)
+{
+    char *path = memory_printf("%s/tls/%s", state, name);
+    if (*field == NULL && access(path, F_OK) == 0)
+        *field = TAKE(path);
+    free(path);
+}
+
+void config_default_tls(const char *state, char **cert, char **key, char **ca)
+{
+    default_file(ca, state, "ca.pem");
+    if (*cert != NULL || *key != NULL)
+        return;
+    default_file(cert, state, "server.pem");
+    if (*cert != NULL)
+        *key = memory_printf("%s/tls/server.key", state);
+}
+
 bool config_set_log_level(const char *text, struct error *err)
 {
     static const char *const LEVELS[] = {

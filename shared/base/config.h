@@ -50,6 +50,10 @@ char *config_state_folder(int argc, char *const argv[]) MUST_USE;
 bool config_load_state(void *settings, const struct config_row *rows, size_t row_count, const char *const *foreign,
                        int argc, char *const argv[], struct error *err) MUST_USE;
 
+/** Those of a deployment's own, by `parley tls init`: where neither file is set, and STATE/tls/server.pem is there, they
+ *  become STATE/tls/server.pem and server.key; and *ca, where not set, STATE/tls/ca.pem if that is there. */
+void config_default_tls(const char *state, char **cert, char **key, char **ca);
+
 /** Sets the log's level from a setting: debug, info, warn or error; else ERROR_INVALID. */
 bool config_set_log_level(const char *text, struct error *err) MUST_USE;
 
