@@ -59,6 +59,7 @@ static const struct confine_path PATHS[] = {
     {"/lib", CONFINE_READ},
     {"/lib64", CONFINE_READ},
     {"/sys/devices/system/cpu", CONFINE_READ},
+    {"/proc/self", CONFINE_READ}, /* for /metrics */
 };
 
 /* With those that the keys of outside issuers lie in. */
@@ -186,7 +187,8 @@ static bool start_planes(struct service *service, struct error *err)
                                     .principals = service->principals,
                                     .hub = service->hub,
                                     .identity = service->identity,
-                                    .preview_domain = settings->preview_domain};
+                                    .preview_domain = settings->preview_domain,
+                                    .metrics_open = settings->metrics_open};
     return (service->identity == NULL || identity_start(service->identity, err)) &&
            leasing_start(service->leasing, err);
 }

@@ -20,6 +20,9 @@ static const struct config_row ROWS[] = {
      "host user it becomes, if started as root"},
     {"negotiator_uid", CONFIG_NUMBER, FIELD(uid), "58701", 1, 0x7fffffff, "its uid and gid where it does not exist"},
     {"log_level", CONFIG_TEXT, FIELD(log_level), "info", 0, 0, "debug, info, warn or error"},
+    {"log_format", CONFIG_TEXT, FIELD(log_format), "text", 0, 0, "text or json: one object a line"},
+    {"metrics_open", CONFIG_SWITCH, FIELD(metrics_open), "false", 0, 0,
+     "/metrics for everybody who can connect, not for this machine and API keys alone"},
     {"map_mb", CONFIG_NUMBER, FIELD(map_mb), "4096", 16, 1 << 20, "MiB, the most the ledger may grow to"},
     {"ttl_default", CONFIG_NUMBER, FIELD(ttl_default), "900", 60, 3600, "s, of a token"},
     {"ttl_max", CONFIG_NUMBER, FIELD(ttl_max), "3600", 60, 3600, "s, the longest a token may be valid"},
@@ -117,7 +120,8 @@ bool settings_load(struct settings *settings, int argc, char *const argv[], stru
     if (!config_check_listener(&(struct config_listener){loaded.host, loaded.tls_cert, loaded.tls_key,
                                                          loaded.insecure_http},
                                err) ||
-        !config_set_log_level(loaded.log_level, err) || !check_egress(loaded.egress_user, err))
+        !config_set_log_level(loaded.log_level, err) || !config_set_log_format(loaded.log_format, err) ||
+        !check_egress(loaded.egress_user, err))
         return false;
     *settings = loaded;
     loaded = (struct settings){0};

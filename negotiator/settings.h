@@ -19,6 +19,8 @@ struct settings {
     char *user;                   /* host user it becomes when started as root */
     int64_t uid;                  /* uid and gid when no such user exists */
     char *log_level;              /* debug, info, warn, error */
+    char *log_format;             /* text, json */
+    bool metrics_open;            /* /metrics asks nobody who he is */
     int64_t map_mb;               /* the most the ledger may grow to; MiB */
     int64_t ttl_default, ttl_max; /* s, of tokens */
     int64_t idle_timeout, lease_lifetime;        /* s, defaults of leases */

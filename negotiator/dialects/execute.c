@@ -91,8 +91,13 @@ static void pass_on(struct http_request *request, struct once *once, int upstrea
     AUTO_FREE char *target = memory_printf("/s/%s/execute", once->granted->sandbox.id);
     (void)snprintf(elapsed, sizeof elapsed, "%u", elapsed_ms(once));
     (void)snprintf(bearer, sizeof bearer, "Bearer %s", token);
-    const struct http_pair headers[] = {
-        {"Authorization", bearer}, {"X-API-Key", NULL}, {"X-Parley-Elapsed-Ms", elapsed}};
+    char traceparent[HTTP_TRACEPARENT_BYTES];
+    http_request_traceparent(request, traceparent);
+    const struct http_pair headers[] = {{"Authorization", bearer},
+                                        {"X-API-Key", NULL},
+                                        {"X-Parley-Elapsed-Ms", elapsed},
+                                        {"traceparent", traceparent},
+                                        {"tracestate", http_request_tracestate(request)}};
     const struct http_proxy_order order = {.upstream = upstream,
                                            .target = target,
                                            .host = authority,

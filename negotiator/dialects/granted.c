@@ -67,13 +67,24 @@ static json_t *shown_grant(const struct negotiation *n, const char *token, const
                      endpoints);
 }
 
+static void count_outcome(struct plane_outcomes *outcomes, const struct negotiation *n, const struct error *err)
+{
+    if (err->kind != ERROR_NONE)
+        metrics_add(&outcomes->refused[err->kind], 1);
+    else
+        metrics_add(n->created ? &outcomes->created : &outcomes->granted, 1);
+}
+
 void granted_print(struct http_request *request, const struct negotiation *n)
 {
     char token[CAPABILITY_TEXT_BYTES];
-    struct error err = {0};
-    if (n->refusal.kind != ERROR_NONE || !leasing_mint(plane_of(request)->leasing, n, token, &err)) {
+    struct error err = n->refusal;
+    struct plane_counts *counts = &plane_of(request)->counts;
+    bool minted = err.kind == ERROR_NONE && leasing_mint(plane_of(request)->leasing, n, token, &err);
+    count_outcome(n->current_token ? &counts->refreshes : &counts->negotiations, n, &err);
+    if (!minted) {
         waiting_retry_after(request, n->retry_after_s);
-        waiting_refuse(request, n->refusal.kind != ERROR_NONE ? &n->refusal : &err);
+        waiting_refuse(request, &err);
         return;
     }
     http_reply_json(request, n->created ? 201 : 200, shown_grant(n, token, plane_of(request)->preview_domain));

@@ -113,6 +113,7 @@ bool plane_admit(struct http_request *request, const struct principal *principal
     if (principal->role < needed) {
         error_set(err, ERROR_FORBIDDEN, "this needs role %s; the key has role %s", role_name(needed),
                   role_name(principal->role));
+        metrics_add(&plane_of(request)->counts.forbidden, 1);
         record_refusal(request, principal, err);
         return false;
     }
@@ -134,6 +135,7 @@ bool plane_authorize(struct http_request *request, const struct http_route *rout
         return true;
     if (!principal_table_find(plane_of(request)->principals, credential ? credential : "", &principal, err)) {
         leasing_stranger(plane_of(request)->leasing, http_request_remote(request));
+        metrics_add(&plane_of(request)->counts.strangers, 1);
         return false;
     }
     return plane_admit(request, &principal, err);
@@ -214,6 +216,7 @@ const struct http_route *plane_routes(size_t *count)
         threads_rows(), sandboxes_rows(),   changes_rows(), snapshots_rows(), volumes_rows(), node_rows(),
         admin_rows(),   revocations_rows(), nodes_rows(),   audit_rows(),     execute_rows(), keys_rows(),
         login_rows(),   share_rows(),       events_rows(),  incidents_rows(), policy_rows(),
+        metrics_rows(),
     };
     *count = 0;
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {

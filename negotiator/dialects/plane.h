@@ -5,11 +5,23 @@
 #include "negotiator/fleet/fleet.h"
 #include "negotiator/identity/identity.h"
 #include "negotiator/leasing/leasing.h"
+#include "shared/base/metrics.h"
 #include "shared/http/server.h"
 
 #include <stdatomic.h>
 
 #define PLANE_BODY_BYTES (1024 * 1024) /* of any request here: none is ever spooled to a file */
+
+/* How what was asked for was answered. */
+struct plane_outcomes {
+    struct metrics_counter created, granted, refused[ERROR_KINDS];
+};
+
+/* Since the start, for /metrics; any loop adds. */
+struct plane_counts {
+    struct plane_outcomes negotiations, refreshes;
+    struct metrics_counter strangers, forbidden;
+};
 
 struct plane {
     struct leasing *leasing;
@@ -19,6 +31,8 @@ struct plane {
     struct events_hub *hub;            /* who is told that the audit chain grew */
     struct identity *identity;         /* of outside issuers; NULL: there are none */
     const char *preview_domain;        /* below which nodes serve previews; borrowed */
+    bool metrics_open;                 /* /metrics asks nobody who he is, also beyond this machine */
+    struct plane_counts counts;
     struct housekeeping *housekeeping; /* of the first loop; NULL elsewhere and before */
 };
 
@@ -81,6 +95,7 @@ struct plane_rows policy_rows(void);
 struct plane_rows events_rows(void);
 struct plane_rows share_rows(void);
 struct plane_rows incidents_rows(void);
+struct plane_rows metrics_rows(void);
 
 /** For http_server_options.error_body: errors of POST /execute as its clients read them; NULL of any other route. */
 json_t *execute_error(const struct http_request *request, const struct error *err) MUST_USE;

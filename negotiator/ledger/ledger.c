@@ -50,6 +50,7 @@ struct ledger {
     pthread_mutex_t commit_mutex; /* guards the two; held while it is called */
     ledger_committed *committed;
     void *commit_context;
+    struct metrics_histogram syncs; /* not guarded: it counts by itself */
 };
 
 /* --- alarms; locked, but for call_alarms --- */
@@ -232,8 +233,11 @@ static void run_batch(struct ledger *ledger, struct task *batch)
     bool begun = kv_batch_begin(ledger->kv, &err);
     for (struct task *task = batch; begun && task; task = task->next)
         conflicts += run_rule(ledger->kv, task);
+    uint64_t ended_ns = clock_monotonic_ns();
     if (!begun || !kv_batch_end(ledger->kv, &err))
         fail_all(batch, err);
+    else
+        metrics_observe(&ledger->syncs, clock_monotonic_ns() - ended_ns);
     bool is_durable = err.kind == ERROR_NONE;
     add_figures(ledger, batch, conflicts);
     while (batch) {
@@ -446,6 +450,11 @@ void ledger_figures(struct ledger *ledger, struct ledger_figures *figures)
     pthread_mutex_lock(&ledger->mutex);
     *figures = ledger->figures;
     pthread_mutex_unlock(&ledger->mutex);
+}
+
+const struct metrics_histogram *ledger_syncs(const struct ledger *ledger)
+{
+    return &ledger->syncs;
 }
 
 void ledger_stop(struct ledger *ledger)

@@ -5,6 +5,7 @@
 #include "negotiator/ledger/kv.h"
 
 #include "shared/base/error.h"
+#include "shared/base/metrics.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,6 +68,8 @@ struct ledger_figures {
     uint64_t rules, batches, conflicts, failures;
 };
 void ledger_figures(struct ledger *ledger, struct ledger_figures *figures);
+/** How long it took to make batches durable; the ledger's. Any thread. */
+const struct metrics_histogram *ledger_syncs(const struct ledger *ledger) MUST_USE;
 
 /** Finishes what is queued, ends the thread, frees the store. NULL is allowed. Not on the ledger thread. */
 void ledger_stop(struct ledger *ledger);

@@ -35,6 +35,7 @@ void *node_wait(struct http_request *request, uint64_t number, const char *sandb
 {
     struct node_waiting *waiting = memory_new(sizeof *waiting);
     waiting->number = number;
+    waiting->began_ns = clock_monotonic_ns();
     if (!text_copy(waiting->sandbox_id, sizeof waiting->sandbox_id, sandbox_id))
         waiting->sandbox_id[0] = 0;
     AUTO_REGISTRY_VIEW view = {0};
@@ -218,6 +219,8 @@ static void handle_message(struct http_request *request)
         http_reply_error(request, &err);
         return;
     }
+    http_request_continue(request, json_string_value(json_object_get(message, "request_id")),
+                          json_string_value(json_object_get(message, "traceparent")));
     if (!dispatch(request, message, number, &err))
         node_reply_error(request, number, &err);
     json_decref(message);

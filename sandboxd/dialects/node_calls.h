@@ -10,6 +10,7 @@ struct node_waiting {
     uint64_t number; /* of the message to answer */
     char sandbox_id[FRONT_LAUNCHER_ID_BYTES];
     bool reused;
+    uint64_t began_ns; /* CLOCK_MONOTONIC: the message came */
 };
 
 /** Answers the message of that number; takes the reference to `answer`. */

@@ -2,6 +2,7 @@
 #include "sandboxd/dialects/node_calls.h"
 
 #include "sandboxd/dialects/plane.h"
+#include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/text.h"
 
@@ -135,13 +136,24 @@ bool node_prepare_read(const json_t *message, struct fl_prepare *prepare, struct
            parse_entrypoint(json_object_get(sandbox, "entrypoint"), entrypoint, err);
 }
 
+static void count_birth(struct plane_counts *counts, bool was_warm, uint64_t took_ns)
+{
+    metrics_add(was_warm ? &counts->births_warm : &counts->births_cold, 1);
+    metrics_observe(was_warm ? &counts->warm : &counts->cold, took_ns);
+}
+
 static void prepared(void *cookie, const struct verb_answer *answer)
 {
     AUTO_REGISTRY_VIEW view = {0};
+    struct http_request *asking = http_request_find(loop_current(), (uint64_t)(uintptr_t)cookie);
+    if (asking && answer->error.kind != ERROR_NONE)
+        metrics_add(&plane_of(asking)->counts.births_failed, 1);
     struct http_request *request = node_find_sandbox(cookie, answer, &view);
     if (!request)
         return;
     const struct node_waiting *waiting = http_request_identity(request);
+    if (!waiting->reused)
+        count_birth(&plane_of(request)->counts, view.was_warm, clock_monotonic_ns() - waiting->began_ns);
     log_info("node", "sandbox ready sandbox=%s isolation=%s storage=%s template=%s warm=%d reused=%d", view.id,
              view.isolation, view.storage, view.template_name, view.was_warm, waiting->reused);
     node_reply(request, waiting->number,

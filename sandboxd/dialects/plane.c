@@ -103,6 +103,18 @@ static void describe_refusal(const struct http_request *request, bool is_known, 
              named ? named : "-", route->method, route->path);
 }
 
+/* By the word itself: each stands in this program, so their number is bounded. */
+static void count_reason(struct plane_reason *table, const char *reason)
+{
+    for (size_t i = 0; i < PLANE_REASONS; i++) {
+        const char *there = NULL;
+        if (atomic_compare_exchange_strong(&table[i].reason, &there, reason) || strcmp(there, reason) == 0) {
+            metrics_add(&table[i].count, 1);
+            return;
+        }
+    }
+}
+
 void plane_record_refusal(const struct http_request *request, const struct capability_claims *claims,
                           const struct plane_refusal *refusal, const struct error *err)
 {
@@ -122,6 +134,9 @@ void plane_record_refusal(const struct http_request *request, const struct capab
         record.lease = claims->lease;
         record.jti = claims->jti;
     }
+    bool is_cut = strcmp(refusal->action, "stream.cut") == 0;
+    struct plane_counts *counts = &plane_of(request)->counts;
+    count_reason(is_cut ? counts->cut : counts->refused, refusal->reason);
     describe_refusal(request, claims != NULL, refusal, detail);
     record.links = links;
     record.scope = scope;
@@ -242,9 +257,15 @@ static void describe_start(const struct plane *plane, const struct process_deed 
                    plane->omit_argv ? "" : " command=", title);
 }
 
+static struct metrics_counter *counter_of(struct plane_counts *counts, const char *action)
+{
+    return strcmp(action, "exec") == 0 ? &counts->commands
+           : strcmp(action, "terminal") == 0 ? &counts->terminals : &counts->kernels;
+}
+
 bool plane_command_starts(void *context, const struct process_deed *deed, struct error *err)
 {
-    const struct plane *plane = context;
+    struct plane *plane = context;
     char detail[SPOOL_DETAIL_MAX];
     AUTO_FREE char *origin = memory_string(deed->origin);
     struct spool_record record = make_record(origin);
@@ -252,6 +273,7 @@ bool plane_command_starts(void *context, const struct process_deed *deed, struct
     record.action = kernel_is_process(deed->process_id) ? "code.start" : deed->command->terminal ? "terminal" : "exec";
     record.sandbox_id = deed->sandbox_id;
     record.detail = detail;
+    metrics_add(counter_of(&plane->counts, record.action), 1);
     return spool_add(plane->spool, &record, err);
 }
 
@@ -284,10 +306,11 @@ bool plane_sandbox_changes(void *context, const struct sandbox_deed *deed, struc
 
 void plane_command_ended(void *context, const struct process_deed *deed)
 {
-    const struct plane *plane = context;
+    struct plane *plane = context;
     /* init tells a new front all that ended before it, too. */
     if (!deed->origin && spool_knows_end(plane->spool, deed->sandbox_id, deed->process_id))
         return;
+    metrics_add(deed->end ? &plane->counts.ended : &plane->counts.not_ended_well, 1);
     char detail[512];
     AUTO_FREE char *origin = memory_string(deed->origin);
     struct spool_record record = make_record(origin);

@@ -6,6 +6,7 @@
 #include "sandboxd/journal/spool.h"
 #include "sandboxd/sandbox/node_seal.h"
 #include "sandboxd/sandbox/sandboxes.h"
+#include "shared/base/metrics.h"
 #include "shared/capability/capability.h"
 #include "shared/http/server.h"
 
@@ -21,6 +22,20 @@ struct plane_previews {
     bool is_secure;     /* clients come by https */
 };
 
+#define PLANE_REASONS 48 /* words that this program has for refusing */
+
+/* Since the start, for the node's /metrics; any loop adds. */
+struct plane_counts {
+    struct metrics_counter verified; /* tokens, each time one was shown */
+    struct plane_reason {
+        _Atomic(const char *) reason; /* static; NULL: a free place */
+        struct metrics_counter count;
+    } refused[PLANE_REASONS], cut[PLANE_REASONS];
+    struct metrics_counter births_cold, births_warm, births_failed;
+    struct metrics_histogram cold, warm; /* from the negotiator's message until commands can be started */
+    struct metrics_counter commands, terminals, kernels, ended, not_ended_well;
+};
+
 /** The http server's context begins with this. */
 struct plane {
     struct sandboxes *sandboxes;
@@ -33,6 +48,9 @@ struct plane {
     void (*beat)(void *context); /* a heartbeat is to go at once; any thread */
     void *beat_context;
     struct plane_previews previews;
+    bool metrics_open;     /* the node's /metrics is for everybody */
+    int pressure[3];       /* of /proc/pressure/{cpu,memory,io}; -1 or 0: none */
+    struct plane_counts counts;
     struct port_pool *port_pools[SANDBOXES_LOOPS_MAX]; /* each belongs to its loop; NULL before and after */
     /** Judges a token that came behind the head, on a route that takes HTTP_LATER, as one in the head would have been,
      *  and makes its claims the request's identity. With an identity there already it must be of the same sandbox,
@@ -90,6 +108,9 @@ void plane_stay_with_file(struct http_request *request);
 /** Until when a token that was just taken is good, as boot time, for timers: its end; in the leeway behind that, which
  * the judge gives to clocks that differ (CAPABILITY_LEEWAY_S), the leeway's end. */
 uint64_t plane_deadline_ns(int64_t expires_s) MUST_USE;
+
+/** The rows of the node's own routes (plane_metrics.c): GET /metrics. Static. */
+const struct http_route *plane_metrics_routes(size_t *count) MUST_USE;
 
 /** Who asks, as the origin of a command (process_deed). The caller frees. */
 char *plane_origin(const struct http_request *request) MUST_USE;

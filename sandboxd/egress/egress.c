@@ -204,6 +204,7 @@ bool egress_run(const struct egress_options *options, struct error *err)
     if (!read_config(launcher, &config, err))
         return false;
     log_set_level((enum log_level)config.log_level);
+    log_set_format(config.log_json ? LOG_JSON : LOG_TEXT);
     AUTO(loop) *loop = loop_new(0, err);
     if (loop == NULL)
         return false;

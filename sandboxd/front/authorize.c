@@ -149,6 +149,7 @@ static struct caller *judge(struct http_request *request, const char *token, str
         !check_scope(request, &caller->claims, route, err))
         return NULL;
     caller->is_guest = view.is_guest;
+    metrics_add(&plane_of(request)->counts.verified, 1);
     registry_touch(sandboxes_registry(plane_of(request)->sandboxes), caller->claims.sandbox_id, caller->judged_ms);
     return TAKE(caller);
 }

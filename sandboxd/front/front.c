@@ -63,7 +63,7 @@ struct front {
 
 static const struct http_route *(*const DIALECTS[])(size_t *count) = {native_routes,  kernels_routes, metrics_routes,
                                                                       files_routes,   socket_routes,  ports_routes,
-                                                                      execute_routes, node_routes};
+                                                                      execute_routes, node_routes,    plane_metrics_routes};
 
 static struct http_route *collect_routes(bool is_guest, size_t *count)
 {
@@ -71,7 +71,7 @@ static struct http_route *collect_routes(bool is_guest, size_t *count)
     *count = 0;
     for (size_t i = 0; i < sizeof DIALECTS / sizeof *DIALECTS; i++) {
         size_t some;
-        if (is_guest && DIALECTS[i] == node_routes)
+        if (is_guest && (DIALECTS[i] == node_routes || DIALECTS[i] == plane_metrics_routes))
             continue;
         const struct http_route *routes = DIALECTS[i](&some);
         all = memory_resize(all, (*count + some) * sizeof *all);
@@ -132,6 +132,14 @@ static int open_own(const struct settings *settings, const char *name, uid_t uid
     if (folder < 0)
         error_set_errno(err, ERROR_INTERNAL, "open %s", path);
     return folder;
+}
+
+/* Where the kernel does not tell, there are none. */
+static void open_pressure(struct plane *plane)
+{
+    plane->pressure[0] = open("/proc/pressure/cpu", O_RDONLY | O_CLOEXEC);
+    plane->pressure[1] = open("/proc/pressure/memory", O_RDONLY | O_CLOEXEC);
+    plane->pressure[2] = open("/proc/pressure/io", O_RDONLY | O_CLOEXEC);
 }
 
 /* While there are rights: the folders that lie below others our user may not be able to cross. */
@@ -500,6 +508,7 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
     unsigned limit = raise_descriptor_limit();
     if (!driver_bridge_load(front->settings->jupyter, err)) /* while there are rights */
         log_warn("front", "no Jupyter kernels: %s", err->message);
+    open_pressure(&front->context.plane);
     if (!open_folders(front, uid, gid, err) || !open_tls(front, err) || !give_up_rights(front, uid, gid, err))
         return false;
     AUTO(sandboxes) *sandboxes =
@@ -513,6 +522,7 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
     front->context.plane.sandboxes = sandboxes;
     front->context.plane.seal = seal;
     front->context.plane.omit_argv = !front->settings->audit_argv;
+    front->context.plane.metrics_open = front->settings->metrics_open;
     front->context.plane.previews.domain = front->settings->preview_domain;
     const char *told = front->settings->advertise_url;
     front->context.plane.previews.is_secure = told ? text_starts_with(told, "https://") : front->tls != NULL;
@@ -533,7 +543,8 @@ int front_main(int launcher_socket, const struct settings *settings, const struc
                           .spool_folder = -1,
                           .journal_folder = -1,
                           .paused_folder = -1,
-                          .journal_lock = -1};
+                          .journal_lock = -1,
+                          .context.plane.pressure = {-1, -1, -1}};
     struct error err = {0};
     sigset_t set;
     sigemptyset(&set); /* all threads: one waits for these */
@@ -550,7 +561,8 @@ int front_main(int launcher_socket, const struct settings *settings, const struc
     free(front.routes);
     http_tls_free(front.tls);
     const int held[] = {front.run_folder, front.spool_folder, front.journal_folder, front.paused_folder,
-                        front.journal_lock};
+                        front.journal_lock, front.context.plane.pressure[0],
+                        front.context.plane.pressure[1], front.context.plane.pressure[2]};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         if (held[i] >= 0)
             close(held[i]);

@@ -426,6 +426,14 @@ uint32_t marks_epoch(struct marks *marks, const char *sandbox_id)
     return epoch;
 }
 
+size_t marks_count(struct marks *marks)
+{
+    pthread_rwlock_rdlock(&marks->lock);
+    size_t size = marks_book_size(marks->book);
+    pthread_rwlock_unlock(&marks->lock);
+    return size > MARKS_BOOK_OVERHEAD ? size - MARKS_BOOK_OVERHEAD : 0;
+}
+
 void marks_raise_epoch(struct marks *marks, const char *sandbox_id, uint32_t epoch)
 {
     int64_t until = clock_wall_ms() / 1000 + EPOCH_KEPT_S;

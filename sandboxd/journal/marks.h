@@ -45,6 +45,9 @@ void marks_raise_epoch(struct marks *marks, const char *sandbox_id, uint32_t epo
  * may be wrong when it starts, and once that is set right what was forgotten would be missed for good. Any thread. */
 void marks_tell_time(struct marks *marks, int64_t now_ms);
 
+/** How many records are in force: marks and raised epochs. Any thread. */
+size_t marks_count(struct marks *marks) MUST_USE;
+
 /** Where this node is: {"ledger_id", "cursor"}. The caller owns it. Any thread. */
 json_t *marks_position(struct marks *marks) MUST_USE;
 

@@ -304,5 +304,5 @@ size_t marks_book_records(const struct marks_book *book, const char *ledger_id, 
 
 size_t marks_book_size(const struct marks_book *book)
 {
-    return mark_set_count(book->present) + mark_set_count(book->former) + book->epoch_count + 2;
+    return mark_set_count(book->present) + mark_set_count(book->former) + book->epoch_count + MARKS_BOOK_OVERHEAD;
 }

@@ -46,5 +46,6 @@ char *marks_record_epoch(const char *sandbox_id, uint32_t epoch, int64_t until) 
  */
 size_t marks_book_records(const struct marks_book *book, const char *ledger_id, uint64_t cursor,
                           char ***texts) MUST_USE;
+#define MARKS_BOOK_OVERHEAD 2 /* of them are neither a mark nor an epoch */
 /** How many records those are, nearly. */
 size_t marks_book_size(const struct marks_book *book) MUST_USE;

@@ -178,6 +178,7 @@ static bool send_config(struct egress *egress, struct error *err)
     struct eg_config *config = &message.as.config;
     config->uid = config->gid = (uint32_t)egress->settings->egress_uid;
     config->log_level = log_level_of(egress->settings->log_level);
+    config->log_json = text_equal(egress->settings->log_format, "json");
     config->server_count = (uint32_t)networks_servers(egress->networks, servers);
     for (size_t i = 0; i < config->server_count; i++)
         config->servers[i] = (struct eg_server){.address = htonl(servers[i].address), .port = servers[i].port};

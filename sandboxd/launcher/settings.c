@@ -73,6 +73,9 @@ static const struct config_row ROWS[] = {
     {"audit_spool_mb", CONFIG_NUMBER, FIELD(audit_spool_mb), "256", 1, 1 << 20, "MiB of audit not shipped yet"},
     {"audit_argv", CONFIG_SWITCH, FIELD(audit_argv), "true", 0, 0, "audit records hold the command lines"},
     {"log_level", CONFIG_TEXT, FIELD(log_level), "info", 0, 0, "debug, info, warn or error"},
+    {"log_format", CONFIG_TEXT, FIELD(log_format), "text", 0, 0, "text or json: one object a line"},
+    {"metrics_open", CONFIG_SWITCH, FIELD(metrics_open), "false", 0, 0,
+     "/metrics for everybody who can connect, not for this machine alone"},
 };
 
 enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
@@ -176,7 +179,8 @@ bool settings_load(struct settings *settings, int argc, char *const argv[], stru
     if (!config_check_listener(&(struct config_listener){loaded.listen_host, loaded.tls_cert, loaded.tls_key,
                                                          loaded.insecure_http},
                                err) ||
-        !config_set_log_level(loaded.log_level, err) || !check_sync(loaded.audit_sync, err) ||
+        !config_set_log_level(loaded.log_level, err) || !config_set_log_format(loaded.log_format, err) ||
+        !check_sync(loaded.audit_sync, err) ||
         !check_words(&loaded, err) || !check_egress(&loaded, err) || !check_domain(loaded.preview_domain, err) ||
         !check_isolation(loaded.isolation, err) || !check_missing_limits(loaded.missing_limits, err) ||
         !fit_rootless(&loaded, err))

@@ -59,6 +59,8 @@ struct settings {
     int64_t audit_spool_mb; /* MiB of records that the negotiator does not have yet; beyond, deeds are refused */
     bool audit_argv;        /* records of commands hold the command line */
     char *log_level;        /* debug, info, warn, error */
+    char *log_format;       /* text, json */
+    bool metrics_open;      /* the node's /metrics is for everybody, not for this machine alone */
 };
 
 /** Reads all sources; `argv` is without the program's name. ERROR_INVALID names the key and what is allowed. */

@@ -53,8 +53,8 @@ static bool check_config(const struct eg_config *config, struct error *err)
 {
     if (config->uid == 0 || config->uid == UINT32_MAX || config->gid == 0 || config->gid == UINT32_MAX)
         return wrong(err, "uid or gid");
-    if (config->log_level > LOG_ERROR)
-        return wrong(err, "log level");
+    if (config->log_level > LOG_ERROR || config->log_json > 1)
+        return wrong(err, "log level or format");
     if (config->server_count > LAUNCHER_EGRESS_SERVERS)
         return wrong(err, "count of servers");
     for (uint32_t i = 0; i < LAUNCHER_EGRESS_SERVERS; i++) {

@@ -49,6 +49,7 @@ struct eg_server {
 struct eg_config {
     uint32_t uid, gid;     /* whom it becomes; not 0. As a user without rights it stays who it is */
     uint32_t log_level;    /* enum log_level */
+    uint32_t log_json;     /* 1: the log is JSON */
     uint32_t server_count; /* 0..LAUNCHER_EGRESS_SERVERS upstream DNS servers; 0: no name can be looked up */
     struct eg_server servers[LAUNCHER_EGRESS_SERVERS];
 };

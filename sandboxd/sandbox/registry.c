@@ -323,6 +323,20 @@ size_t registry_count(struct registry *registry)
     return count;
 }
 
+void registry_counts(struct registry *registry, struct registry_counts *counts)
+{
+    *counts = (struct registry_counts){0};
+    pthread_rwlock_rdlock(&registry->lock);
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (const struct entry *entry = registry->buckets[i]; entry; entry = entry->next_in_bucket) {
+            counts->running += entry->view.state == REGISTRY_LIVE && !entry->paused;
+            counts->paused += entry->view.state == REGISTRY_LIVE && entry->paused;
+            counts->ending += entry->view.state == REGISTRY_ENDING;
+        }
+    counts->ended = registry->ended;
+    pthread_rwlock_unlock(&registry->lock);
+}
+
 static void copy_line(struct registry_line *line, const struct entry *entry)
 {
     const struct registry_view *view = &entry->view;

@@ -99,6 +99,12 @@ void registry_used(struct registry *registry, const char *id, const struct regis
 /** Sandboxes that live or are ending. */
 size_t registry_count(struct registry *registry) MUST_USE;
 
+/** How many there are by state; those that live are paused or not. */
+struct registry_counts {
+    size_t running, paused, ending, ended;
+};
+void registry_counts(struct registry *registry, struct registry_counts *counts);
+
 /** One line of a heartbeat. */
 struct registry_line {
     char id[FRONT_LAUNCHER_ID_BYTES];

@@ -428,6 +428,14 @@ bool config_set_log_level(const char *text, struct error *err)
     return error_set(err, ERROR_INVALID, "log_level must be debug, info, warn or error, not \"%s\"", text);
 }
 
+bool config_set_log_format(const char *text, struct error *err)
+{
+    if (!text_equal(text, "text") && !text_equal(text, "json"))
+        return error_set(err, ERROR_INVALID, "log_format: \"%.64s\" is neither text nor json", text ? text : "");
+    log_set_format(text_equal(text, "json") ? LOG_JSON : LOG_TEXT);
+    return true;
+}
+
 static bool is_loopback(const char *host)
 {
     struct in_addr four;

@@ -57,6 +57,9 @@ void config_default_tls(const char *state, char **cert, char **key, char **ca);
 /** Sets the log's level from a setting: debug, info, warn or error; else ERROR_INVALID. */
 bool config_set_log_level(const char *text, struct error *err) MUST_USE;
 
+/** Sets the log's format from a setting: text or json; else ERROR_INVALID. */
+bool config_set_log_format(const char *text, struct error *err) MUST_USE;
+
 /** What a listener has: TLS by both files or none, or the operator's word that it needs none. */
 struct config_listener {
     const char *host; /* an address or "localhost"; any other name is what its resolver says, so it counts as beyond */

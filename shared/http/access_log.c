@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+#define FORMAT                                                                                                         \
+    "%.16s %s%s status=%d ms=%.2f bytes=%llu remote=%s who=%s request_id=%s trace_id=%s span_id=%s"
+
 void http_access_log(const struct http_request *request)
 {
     const struct http_match *match = &request->match;
@@ -19,10 +22,10 @@ void http_access_log(const struct http_request *request)
     }
     double ms = (double)(clock_monotonic_ns() - request->began_ns) / 1e6;
     bool is_routine = match->route != NULL && match->route->needs == NULL && request->status < 400;
+    const struct http_trace *trace = &request->trace;
     log_write_later(is_routine ? LOG_DEBUG : LOG_INFO, request->worker->server->name,
-                    "%.16s %s%s status=%d ms=%.2f bytes=%llu remote=%s who=%s request=%s%s",
+                    request->phase == HTTP_GONE ? FORMAT " gone=1" : FORMAT,
                     request->head.method != NULL ? request->head.method : "-", prefix, pattern, request->status, ms,
                     (unsigned long long)request->sent_bytes, request->remote,
-                    request->label[0] != '\0' ? request->label : "-", request->id,
-                    request->phase == HTTP_GONE ? " gone=1" : "");
+                    request->label[0] != '\0' ? request->label : "-", request->id, trace->trace_id, trace->span_id);
 }

@@ -159,6 +159,7 @@ static void on_close(void *data)
     free(connection->surplus);
     free(connection);
     worker->connection_count--;
+    atomic_store_explicit(&worker->connected, (int64_t)worker->connection_count, memory_order_relaxed);
     if (worker->is_stopping)
         http_worker_settle_soon(worker);
 }
@@ -394,6 +395,7 @@ struct http_connection *http_connection_accept(struct http_worker *worker, h2o_s
     set_peer(connection);
     h2o_linklist_insert(&worker->connections, &connection->all);
     worker->connection_count++;
+    atomic_store_explicit(&worker->connected, (int64_t)worker->connection_count, memory_order_relaxed);
     h2o_socket_dont_read(socket, 1); /* only on_readable reads, and no more than it wants */
     h2o_accept(&worker->accept, socket);
     connection->h2o_read = socket->_cb.read;

@@ -4,6 +4,7 @@
  *  exactly one request at a time, after it was judged here; see DESIGN.md. */
 #pragma once
 
+#include "shared/base/metrics.h"
 #include "shared/base/random.h"
 #include "shared/base/text.h"
 #include "shared/http/chunks.h"
@@ -12,6 +13,7 @@
 #include "shared/http/rate.h"
 #include "shared/http/routes.h"
 #include "shared/http/server.h"
+#include "shared/http/trace.h"
 
 #include <netinet/in.h>
 #include <stdatomic.h>
@@ -27,8 +29,15 @@ enum {
     HTTP_ID_BYTES = 65,
     HTTP_LABEL_BYTES = 65,
     HTTP_REQUEST_BUCKETS = 1024,
+    HTTP_STATUS_CLASSES = 6, /* 0: none was sent */
     HTTP_ID_RANDOM_BYTES = 16,
     HTTP_FILE_SMALL_BYTES = 65536 /* up to here a copy is faster than a write of its own */
+};
+
+/* What was served by one route; or by the host rule's, or by none (measure.c). */
+struct http_measure {
+    struct metrics_counter by_class[HTTP_STATUS_CLASSES];
+    struct metrics_histogram durations; /* until the answer begins */
 };
 
 struct http_server {
@@ -76,6 +85,10 @@ struct http_worker {
     struct http_request *requests[HTTP_REQUEST_BUCKETS];
     char id[RANDOM_ID_BYTES]; /* the first HTTP_ID_RANDOM_BYTES of every request id made here */
     uint64_t id_count;
+    uint64_t span_seed, trace_seed; /* of the trace ids made here: unique, not secret */
+    struct http_measure *measures; /* of each route, then the host rule's and that of none; written by this thread */
+    struct metrics_counter received_bytes, sent_bytes; /* of bodies, written by this thread */
+    _Atomic int64_t in_flight, connected;              /* the same */
     bool is_stopping, is_idle_told, is_ending;
 };
 
@@ -204,11 +217,14 @@ struct http_request {
     struct error refusal;    /* kind ERROR_NONE: served */
     char allow[HTTP_ALLOW_BYTES];
     char id[HTTP_ID_BYTES];
+    struct http_trace trace;
     char label[HTTP_LABEL_BYTES];
     void *identity;
     void (*free_identity)(void *identity);
     size_t spooled_bytes;
-    uint64_t began_ns; /* CLOCK_MONOTONIC */
+    uint64_t began_ns;    /* CLOCK_MONOTONIC */
+    uint64_t received_bytes; /* of a body that was held */
+    uint64_t answered_ns; /* the same: its answer began; 0 not yet */
     enum http_phase phase;
     int status;
     uint64_t sent_bytes;
@@ -396,3 +412,14 @@ uint64_t http_peer_acked(const struct http_connection *connection) MUST_USE;
 bool http_peer_has_to_take(const struct http_connection *connection) MUST_USE;
 
 void http_access_log(const struct http_request *request);
+
+/* ---- measure.c ---- */
+
+/** Room for what its worker counts. */
+void http_measure_open(struct http_worker *worker);
+void http_measure_close(struct http_worker *worker);
+void http_measure_began(const struct http_request *request);
+/** The head of the answer goes out, the first time it is called. */
+void http_measure_answered(struct http_request *request);
+/** It is being freed. */
+void http_measure_ended(const struct http_request *request);

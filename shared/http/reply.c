@@ -119,6 +119,7 @@ static void emit_h2o(void *to, const char *name, const char *value)
 void http_reply_prepare(struct http_request *request, int status, const char *type)
 {
     h2o_req_t *h2o = request->h2o;
+    http_measure_answered(request);
     request->status = status;
     h2o->res.status = status;
     h2o->res.reason = http_reply_reason(status);

@@ -20,6 +20,29 @@ static void make_id(struct http_request *request)
         request->id[--at] = "0123456789abcdefghijklmnopqrstuvwxyz"[count % 36];
 }
 
+/* splitmix64, from a seed of the kernel's: without a system call. Never 0. */
+static uint64_t next_random(uint64_t *seed)
+{
+    uint64_t mixed = *seed += UINT64_C(0x9E3779B97F4A7C15);
+    mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94D049BB133111EB);
+    mixed ^= mixed >> 31;
+    return mixed != 0 ? mixed : 1;
+}
+
+static void begin_span(struct http_request *request)
+{
+    uint64_t id = next_random(&request->worker->span_seed);
+    text_hex(request->trace.span_id, &id, sizeof id);
+}
+
+static void begin_trace(struct http_request *request)
+{
+    const uint64_t id[] = {next_random(&request->worker->trace_seed), next_random(&request->worker->span_seed)};
+    text_hex(request->trace.trace_id, id, sizeof id);
+    begin_span(request);
+}
+
 struct http_request *http_request_new(struct http_connection *connection)
 {
     struct http_request *request = memory_new(sizeof *request);
@@ -32,6 +55,8 @@ struct http_request *http_request_new(struct http_connection *connection)
     if (request->has_client)
         address_format(request->remote, &request->client);
     make_id(request);
+    begin_trace(request);
+    http_measure_began(request);
     return request;
 }
 
@@ -42,6 +67,40 @@ static void take_id(struct http_request *request)
     char id[sizeof request->id];
     if (given != NULL && text_is_made_of(given, sizeof id - 1, "._-") && text_copy(id, sizeof id, given))
         memcpy(request->id, id, sizeof id);
+}
+
+/* Said twice is not said. */
+static void take_trace(struct http_request *request)
+{
+    const char *given = NULL;
+    for (size_t i = 0; i < request->head.field_count; i++) {
+        if (strcmp(request->head.fields[i].name, "traceparent") != 0)
+            continue;
+        if (given != NULL)
+            return;
+        given = request->head.fields[i].value;
+    }
+    (void)!http_trace_parse(&request->trace, given);
+}
+
+void http_request_continue(struct http_request *request, const char *id, const char *traceparent)
+{
+    char copy[sizeof request->id];
+    if (id != NULL && text_is_made_of(id, sizeof copy - 1, "._-") && text_copy(copy, sizeof copy, id))
+        memcpy(request->id, copy, sizeof copy);
+    (void)!http_trace_parse(&request->trace, traceparent);
+}
+
+void http_request_traceparent(const struct http_request *request, char to[static HTTP_TRACEPARENT_BYTES])
+{
+    http_trace_format(&request->trace, to);
+}
+
+const char *http_request_tracestate(const struct http_request *request)
+{
+    const char *state = http_head_field(&request->head, "tracestate");
+    bool goes_on = request->trace.parent_id[0] != '\0' && state != NULL && strlen(state) <= HTTP_TRACESTATE_MAX;
+    return goes_on ? state : NULL;
 }
 
 static bool carries_credential(const struct http_request *request)
@@ -93,6 +152,8 @@ bool http_request_read_head(struct http_request *request, const char *data, size
     bool is_sound = http_head_parse(&request->head, data, length, err);
     if (request->head.text != NULL)
         take_id(request);
+    if (request->head.text != NULL)
+        take_trace(request);
     if (!is_sound)
         return false;
     http_limits_find_client(request);
@@ -221,6 +282,7 @@ void http_request_free(struct http_request *request)
     if (is_owned(request))
         tell_gone(request);
     http_access_log(request);
+    http_measure_ended(request);
     if (request->free_identity != NULL)
         request->free_identity(request->identity);
     atomic_fetch_sub(&request->worker->server->spooled_bytes, request->spooled_bytes);
@@ -271,6 +333,7 @@ static void serve(struct http_request *request)
     bool (*gate)(struct http_request *) = request->worker->server->options.gate;
     struct error err = request->refusal;
     bool is_served = err.kind == ERROR_NONE;
+    request->received_bytes = request->h2o->entity.len;
     if (is_served && request->h2o->entity.len > route->body_max_bytes)
         is_served = error_set(&err, ERROR_TOO_LARGE, "the body is over %zu bytes", route->body_max_bytes);
     /* While the body came, the credential may have been revoked. */

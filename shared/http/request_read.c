@@ -103,6 +103,16 @@ bool http_request_is_tls(const struct http_request *request)
     return request->connection->tls != NULL;
 }
 
+bool http_request_is_local(const struct http_request *request)
+{
+    static const char *const OF_PROXIES[] = {"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"};
+    const char *peer = request->connection->remote;
+    for (size_t i = 0; i < sizeof OF_PROXIES / sizeof *OF_PROXIES; i++)
+        if (http_head_field(&request->head, OF_PROXIES[i]) != NULL)
+            return false;
+    return text_starts_with(peer, "127.") || text_equal(peer, "::1") || text_starts_with(peer, "::ffff:127.");
+}
+
 const char *http_request_id(const struct http_request *request)
 {
     return request->id;

@@ -11,7 +11,9 @@
  *  HTTP/1.0, where nothing can be asked, a half-closed client counts as gone after 5 s. */
 #pragma once
 
+#include "shared/base/text.h"
 #include "shared/http/loop.h"
+#include "shared/http/trace.h"
 
 #include <jansson.h>
 #include <stddef.h>
@@ -163,7 +165,18 @@ const char *http_request_remote(const struct http_request *request) MUST_USE;
 bool http_request_is_tls(const struct http_request *request) MUST_USE;
 /** "req_..." or the client's own X-Request-ID when it is 1..64 of A-Za-z0-9._-. */
 const char *http_request_id(const struct http_request *request) MUST_USE;
+/** The request is part of what another program does, under that program's id and traceparent (NULL: none; what is not
+ *  sound is left out): for messages that tell them in their body. From here on it has these, and logs them. */
+void http_request_continue(struct http_request *request, const char *id, const char *traceparent);
+/** What a call made for this request says of its trace: the one that the client's `traceparent` named, or one that began
+ *  here; by this request's own span. */
+void http_request_traceparent(const struct http_request *request, char to[static HTTP_TRACEPARENT_BYTES]);
+/** What goes with it; NULL: none came, or a bad or missing traceparent, or it is over HTTP_TRACESTATE_MAX. */
+const char *http_request_tracestate(const struct http_request *request) MUST_USE;
 struct loop *http_request_loop(const struct http_request *request) MUST_USE;
+/** Whether it was sent from this machine itself, by nobody who passes on what others sent (a header that a proxy adds).
+ */
+bool http_request_is_local(const struct http_request *request) MUST_USE;
 /** The row it was found in; NULL when there is none. */
 const struct http_route *http_request_route(const struct http_request *request) MUST_USE;
 void *http_server_context(const struct http_request *request) MUST_USE;
@@ -186,6 +199,10 @@ uint64_t http_request_number(const struct http_request *request) MUST_USE;
 struct http_request *http_request_find(struct loop *loop, uint64_t number) MUST_USE;
 
 /* ---- all of them ---- */
+
+/** What the request's server has served since it started, for /metrics: requests and their durations by the pattern of
+ *  their route, what is in flight, connections, bytes; each name begins with `prefix`. Any loop. */
+void http_server_measure(const struct http_request *request, const char *prefix, struct text *to);
 
 /** Calls visit for each living request of the calling loop: its body still arrives, it waits for its answer, it
  *  streams, is a WebSocket, or the end of its reply is still on its way. Visit may http_request_revoke the one it is

@@ -186,8 +186,11 @@ bool http_worker_prepare(struct http_worker *worker, struct http_server *server,
 {
     worker->server = server;
     worker->peer_epoll = -1;
+    http_measure_open(worker);
     worker->listen_fd = -1;
     random_id(worker->id, "req");
+    random_bytes(&worker->span_seed, sizeof worker->span_seed);
+    random_bytes(&worker->trace_seed, sizeof worker->trace_seed);
     worker->loop = loop_new(index, err);
     if (worker->loop == NULL || !http_peers_open(worker, err))
         return false;
@@ -221,4 +224,5 @@ void http_worker_done(struct http_worker *worker)
     if (!was_run && worker->listen_fd >= 0)
         close(worker->listen_fd);
     loop_free(worker->loop);
+    http_measure_close(worker);
 }

@@ -125,7 +125,7 @@ class EveryOperation(unittest.TestCase):
                                      ("GET", "/sandboxes/sbx_none", 404), ("DELETE", "/threads/contract-2/sandbox", 204),
                                      ("DELETE", "/threads/contract-2/sandbox", 404), ("DELETE", "/sandboxes/sbx_no", 404),
                                      ("PATCH", "/sandboxes", 405), ("GET", "/nothing", 404), ("GET", "/healthz", 200),
-                                     ("GET", "/readyz", 200), ("GET", "/" + "x" * 70000, 431)):
+                                     ("GET", "/readyz", 200), ("GET", "/metrics", 200), ("GET", "/" + "x" * 70000, 431)):
             self.assertEqual(ask(method, path).status, status, (method, path[:60]))
         self.assertEqual(ask("GET", "/sandboxes", b"{}").status, 413)
         self.assertEqual(ask("GET", "/sandboxes", headers={"X-Request-ID": "mine-1"}).headers["x-request-id"], "mine-1")
@@ -169,7 +169,7 @@ class EveryOperation(unittest.TestCase):
                 self.assertEqual(self.deployment.request("GET", url, token=None).status, status)
             sse = self.ask("GET", f"/processes/{name}/output", base=base, headers={"Accept": "text/event-stream"})
             self.assertTrue(sse.headers["content-type"].startswith("text/event-stream"), sse.headers)
-        for path in ("/healthz", "/readyz"):
+        for path in ("/healthz", "/readyz", "/metrics"):
             self.assertEqual(self.deployment.request("GET", self.deployment.node_url + path, token=None).status, 200)
 
     def meet(self, operation, query="", grant=None, body=None, **more):

@@ -55,7 +55,8 @@ class Document:
                 base = re.sub(r"^https?://[^/]*", "", server["url"]).rstrip("/")
                 for method in METHODS:
                     if method in item:
-                        yield Operation(method, base + path, item[method], item.get("x-rest", False))
+                        whole = base if base and path == "/" else base + path  # of a base that is all of the address
+                        yield Operation(method, whole, item[method], item.get("x-rest", False))
 
     def read_passing(self):
         """Paths of "x-any": any method, answered by somebody else, of whom this document says nothing."""

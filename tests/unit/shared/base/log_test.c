@@ -32,6 +32,7 @@ static void test_redact(void)
     check_redacted("eyJabcde", "eyJabcde");
     check_redacted("eyJabcde.", "eyJabcde*");
     check_redacted("xpk_" KEY_43, "xpk_***");
+    check_redacted("whsec_ab/cd+ef== end", "whsec_*** end");
 }
 
 /* What log_write writes to stderr comes back through a pipe; one read is one write of at most PIPE_BUF. */
@@ -110,6 +111,41 @@ static void test_held(int from)
     CHECK(logged(lines, sizeof lines, from) > 0 && count_lines(lines) == 1);
 }
 
+static void check_json(int from, const char *want)
+{
+    char line[8192];
+    logged(line, sizeof line, from);
+    const char *rest = strstr(line, "Z\",");
+    CHECK(strncmp(line, "{\"time\":\"", 9) == 0 && rest != NULL);
+    CHECK_TEXT(rest ? rest + 2 : "", want);
+}
+
+/* What a field is stands in the format; a text from outside makes none, and breaks no line. */
+static void test_json(int from)
+{
+    log_set_format(LOG_JSON);
+    log_info("front", "%s %s status=%d ms=%.2f big=%llu who=%s", "GET", "/x", 200, 1.5, 12345678901234567890ULL, "007");
+    check_json(from, ",\"level\":\"info\",\"area\":\"front\",\"message\":\"GET /x\",\"status\":200,\"ms\":1.50,"
+                     "\"big\":\"12345678901234567890\",\"who\":\"007\"}\n");
+    log_warn("a\"b", "lost sandbox=%s: it said \"%s\" name=%s", "sbx_1", "x\"} level=error", "y id=2 \x1b[1m\xFF\n{");
+    check_json(from, ",\"level\":\"warn\",\"area\":\"a\\\"b\",\"message\":\"lost: it said \\\"x\\\"} level=error\\\"\","
+                     "\"sandbox\":\"sbx_1\",\"name\":\"y id=2 \\u001b[1m?\\u000a{\"}\n");
+    log_error("front", "a=%d a=%d message=%s url=http://%s:%u/ key=%s", 1, 2, "m", "h", 80, "pk_" KEY_43);
+    check_json(from, ",\"level\":\"error\",\"area\":\"front\",\"message\":\"a=2 message=m\",\"a\":1,"
+                     "\"url\":\"http://h:80/\",\"key\":\"pk_***\"}\n");
+    char longest[9000], line[8192];
+    memset(longest, '"', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    log_warn("front", "%s id=%s other=%s", longest, longest, "o");
+    size_t length = logged(line, sizeof line, from);
+    CHECK(length <= 4096 && count_lines(line) == 1 && strcmp(line + length - 2, "}\n") == 0);
+    log_warn("front", "id=%s said %s", "i", longest);
+    length = logged(line, sizeof line, from);
+    CHECK(length <= 4096 && length > 100);
+    CHECK_TEXT(line + (length > 17 ? length - 17 : 0), "\\\"...\",\"id\":\"i\"}\n");
+    log_set_format(LOG_TEXT);
+}
+
 int main(void)
 {
     test_redact();
@@ -120,6 +156,7 @@ int main(void)
     int before = check_failures;
     test_lines(ends[0]);
     test_held(ends[0]);
+    test_json(ends[0]);
     dup2(old, STDERR_FILENO);
     if (check_failures != before) {
         char said[8192];
