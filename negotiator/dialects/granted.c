@@ -81,7 +81,10 @@ void granted_print(struct http_request *request, const struct negotiation *n)
     struct error err = n->refusal;
     struct plane_counts *counts = &plane_of(request)->counts;
     bool minted = err.kind == ERROR_NONE && leasing_mint(plane_of(request)->leasing, n, token, &err);
-    count_outcome(n->current_token ? &counts->refreshes : &counts->negotiations, n, &err);
+    count_outcome(n->share.is_wanted ? &counts->shares
+                  : n->current_token ? &counts->refreshes
+                                     : &counts->negotiations,
+                  n, &err);
     if (!minted) {
         waiting_retry_after(request, n->retry_after_s);
         waiting_refuse(request, &err);

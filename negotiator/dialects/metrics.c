@@ -89,6 +89,7 @@ static void write_counts(struct http_request *request, struct text *to)
                    &counts->negotiations);
     write_outcomes(to, PREFIX "_refreshes_total", "Answered refreshes: granted, or an error's code.",
                    &counts->refreshes);
+    write_outcomes(to, PREFIX "_shares_total", "Answered shares: granted, or an error's code.", &counts->shares);
     metrics_single(to, PREFIX "_unauthenticated_total", METRICS_COUNTER, "Requests without a valid credential.",
                    (double)metrics_count(&counts->strangers));
     metrics_single(to, PREFIX "_forbidden_total", METRICS_COUNTER, "Requests whose role did not allow them.",

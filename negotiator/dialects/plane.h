@@ -19,7 +19,7 @@ struct plane_outcomes {
 
 /* Since the start, for /metrics; any loop adds. */
 struct plane_counts {
-    struct plane_outcomes negotiations, refreshes;
+    struct plane_outcomes negotiations, refreshes, shares;
     struct metrics_counter strangers, forbidden;
 };
 

@@ -106,11 +106,11 @@ bool http_request_is_tls(const struct http_request *request)
 bool http_request_is_local(const struct http_request *request)
 {
     static const char *const OF_PROXIES[] = {"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"};
-    const char *peer = request->connection->remote;
+    const struct http_connection *connection = request->connection;
     for (size_t i = 0; i < sizeof OF_PROXIES / sizeof *OF_PROXIES; i++)
         if (http_head_field(&request->head, OF_PROXIES[i]) != NULL)
             return false;
-    return text_starts_with(peer, "127.") || text_equal(peer, "::1") || text_starts_with(peer, "::ffff:127.");
+    return connection->has_peer && address_is_loopback(&connection->peer);
 }
 
 const char *http_request_id(const struct http_request *request)
