@@ -15,8 +15,6 @@ struct proof {
 
 static void refuse(struct http_request *request, const struct error *err)
 {
-    if (err->kind == ERROR_UNAUTHENTICATED)
-        http_authentication_failed(request);
     if (err->kind == ERROR_UNAUTHENTICATED || err->kind == ERROR_TOKEN_EXPIRED)
         leasing_stranger(plane_of(request)->leasing, http_request_remote(request));
     http_reply_error(request, err);

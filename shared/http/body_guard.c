@@ -42,6 +42,7 @@ void http_guard_refuse(struct http_connection *connection, const struct error *e
     if (request == NULL)
         request = http_request_new(connection);
     request->status = status != 0 ? status : error_http_status(err->kind);
+    http_limits_count_refusal(request, err);
     send_refusal(request, err);
     request->phase = HTTP_ENDED;
     connection->request = NULL;

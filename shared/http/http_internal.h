@@ -213,6 +213,7 @@ struct http_request {
     struct address client;   /* who asks: the peer, or whom trusted proxies name */
     bool has_client, is_forwarded;
     bool is_admitted; /* its token was taken */
+    bool is_failure_counted;
     char remote[HTTP_REMOTE_BYTES];
     struct error refusal;    /* kind ERROR_NONE: served */
     char allow[HTTP_ALLOW_BYTES];
@@ -327,6 +328,8 @@ void http_limits_close(struct http_server *server);
 void http_limits_find_client(struct http_request *request);
 /** Takes a token of the client's, once a request. ERROR_RATE_LIMITED, with Retry-After. */
 bool http_limits_admit(struct http_request *request, struct error *err) MUST_USE;
+/** Each error that a request ends with: of a credential that was shown and proved nothing. */
+void http_limits_count_refusal(struct http_request *request, const struct error *err);
 
 /* ---- proxy_target.c ---- */
 

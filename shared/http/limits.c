@@ -82,6 +82,14 @@ bool http_authentication_allowed(struct http_request *request, struct error *err
 void http_authentication_failed(struct http_request *request)
 {
     struct http_server *server = request->worker->server;
+    request->is_failure_counted = true;
     if (server->failures != NULL && http_rate_take(server->failures, &request->client, clock_boot_ns()) > 0)
         return; /* others of this address were judged meanwhile */
+}
+
+void http_limits_count_refusal(struct http_request *request, const struct error *err)
+{
+    bool is_failure = err->kind == ERROR_UNAUTHENTICATED && request->credential != NULL;
+    if (is_failure && !request->is_failure_counted)
+        http_authentication_failed(request);
 }

@@ -207,6 +207,7 @@ void http_reply_error(struct http_request *request, const struct error *err)
     if (!is_open(request))
         return;
     int status = err->kind != ERROR_NONE ? error_http_status(err->kind) : 500;
+    http_limits_count_refusal(request, err);
     if (err->kind == ERROR_TIMEOUT && request->pour.is_slow)
         status = 408; /* it was the client, and not somebody behind us */
     if (err->kind != ERROR_QUOTA) /* nobody knows when there is room again, but who says so himself */

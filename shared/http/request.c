@@ -187,8 +187,6 @@ bool http_request_authorize(struct http_request *request, struct error *err)
         return true;
     if (refusal.kind == ERROR_NONE)
         error_set(&refusal, ERROR_UNAUTHENTICATED, "the credential was refused");
-    if (is_shown && refusal.kind == ERROR_UNAUTHENTICATED)
-        http_authentication_failed(request);
     if (err != NULL)
         *err = refusal;
     return false;

@@ -181,7 +181,8 @@ bool http_request_is_local(const struct http_request *request) MUST_USE;
 const struct http_route *http_request_route(const struct http_request *request) MUST_USE;
 void *http_server_context(const struct http_request *request) MUST_USE;
 
-/** For handlers that judge a credential themselves; for what authorize refuses as UNAUTHENTICATED the server does both.
+/** For handlers that judge a credential which stood in no carrier (a body's, a frame's, a cookie's); for others the server
+ *  asks before authorize, and counts each UNAUTHENTICATED that a request ends with.
  *  Before: whether the client may still try; else ERROR_RATE_LIMITED, and the reply will say Retry-After. */
 bool http_authentication_allowed(struct http_request *request, struct error *err) MUST_USE;
 /** After: one that proved nothing (an expired or revoked one did prove something) counts against its client. */
