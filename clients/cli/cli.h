@@ -152,6 +152,7 @@ int limits_main(int argc, char *argv[]);
 int net_main(int argc, char *argv[]);
 int port_main(int argc, char *argv[]);
 int url_main(int argc, char *argv[]);
+int keys_main(int argc, char *argv[]);
 int volumes_main(int argc, char *argv[]);
 int templates_main(int argc, char *argv[]);
 int template_main(int argc, char *argv[]);

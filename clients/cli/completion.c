@@ -187,6 +187,7 @@ static const struct value {
               {"--on-idle", NULL, "pause stop"},
               {"--isolation", NULL, "auto namespaces gvisor microvm"},
               {"--user", NULL, "root"},
+              {"--role", NULL, "viewer user admin"},
               {"--lang", NULL, "python bash node javascript typescript"}};
 
 static const struct value *find_value(const char *option, size_t length)
@@ -227,7 +228,7 @@ static const struct operands {
                 {"restore", NULL, &SNAPSHOTS, NULL},    {"snapshots", "rm", &SNAPSHOTS, NULL},
                 {"snapshots", NULL, NULL, "ls rm"},     {"volumes", "rm", &VOLUMES, NULL},
                 {"volumes", NULL, NULL, "ls rm"},       {"kernels", NULL, NULL, "interrupt list new restart rm specs"},
-                {"templates", NULL, NULL, "ls"},        {"template", "rm", &TEMPLATES, NULL},
+                {"keys", NULL, NULL, "add ls rm rotate set show"}, {"templates", NULL, NULL, "ls"},        {"template", "rm", &TEMPLATES, NULL},
                 {"template", "show", &TEMPLATES, NULL}, {"template", NULL, NULL, "build import ls rm show"}};
 
 static void print_operands(const char *command, int argc, char *const *words)

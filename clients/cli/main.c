@@ -40,6 +40,7 @@ static const struct cli_command COMMANDS[] = {
     {"snapshots", snapshots_main, "list and remove snapshots"},
     {"restore", restore_main, "make a sandbox that begins with a snapshot"},
     {"fork", fork_main, "make many sandboxes with the files of one"},
+    {"keys", keys_main, "make, list, change, rotate and remove API keys"},
     {"volumes", volumes_main, "list and remove named volumes"},
     {"templates", templates_main, "list what a sandbox may begin with"},
     {"template", template_main, "import, build, show, remove what sandboxes of this machine begin with (root)"},
