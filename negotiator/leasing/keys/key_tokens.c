@@ -115,7 +115,10 @@ static bool read_gone(struct work *work, struct ending *ending)
     AUTO_KV_VALUE value = {0};
     if (!kv_get(work->kv, store_key(GONE, ending->key_id, NULL).text, &value, work->err))
         return false;
-    json_t *json = value.revision ? json_loadb(value.data, value.size, 0, NULL) : NULL;
+    ending->over = value.revision == 0; /* it had none */
+    if (ending->over)
+        return true;
+    json_t *json = json_loadb(value.data, value.size, 0, NULL);
     ending->wide = json_is_true(json_object_get(json, "wide"));
     bool whole =
         text_copy(ending->principal, sizeof ending->principal, json_string_value(json_object_get(json, "principal")));
@@ -148,7 +151,11 @@ static enum kv_outcome end_rule(struct kv *kv, void *argument, struct error *err
     struct work work = work_begin(ending->leasing, kv, change, err);
     struct store_row rows = store_key(FAMILIES, ending->key_id, "");
     ending->count = ending->mark_count = 0;
-    if (!read_gone(&work, ending) || !kv_range(kv, rows.text, NULL, STEP, note_family, ending, err))
+    if (!read_gone(&work, ending))
+        return KV_FAILED;
+    if (ending->over)
+        return KV_APPLIED;
+    if (!kv_range(kv, rows.text, NULL, STEP, note_family, ending, err))
         return KV_FAILED;
     for (size_t i = 0; i < ending->count; i++) {
         if (!end_family(&work, ending, ending->families[i]))
