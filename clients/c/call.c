@@ -101,6 +101,10 @@ bool call_transfer_start(struct call_transfer *transfer, const struct call *call
         transfer->headers = curl_slist_append(transfer->headers, "Content-Type: application/json");
         curl_easy_setopt(curl, CURLOPT_POSTFIELDS, transfer->body);
     }
+    if (call->if_match) {
+        AUTO_FREE char *header = memory_printf("If-Match: %s", call->if_match);
+        transfer->headers = curl_slist_append(transfer->headers, header);
+    }
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, transfer->headers);
     return true;
 }

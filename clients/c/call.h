@@ -14,6 +14,7 @@ struct call {
     const char *method;     /* "GET" */
     const char *url;        /* whole */
     const char *credential; /* API key or capability, sent as Bearer; NULL none */
+    const char *if_match;   /* the value of If-Match; NULL none */
     json_t *body;           /* borrowed; NULL none */
     unsigned timeout_ms;    /* 0: 60 s */
 };

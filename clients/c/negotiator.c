@@ -12,11 +12,17 @@ enum { PAGE_ITEMS = 200, PAGES_MAX = 1000 }; /* a page may be empty: the negotia
 bool negotiator_call(const struct place *place, const char *method, const char *path, json_t *body, json_t **reply,
                      struct error *err)
 {
+    return negotiator_call_matching(place, method, path, NULL, body, reply, err);
+}
+
+bool negotiator_call_matching(const struct place *place, const char *method, const char *path, const char *if_match,
+                              json_t *body, json_t **reply, struct error *err)
+{
     if (place->capability)
         return error_set(err, ERROR_INVALID,
                          "this asks the negotiator, and a capability URL is no way to it: --url wants the negotiator's");
     AUTO_FREE char *url = memory_printf("%s%s", place->url, path);
-    struct call call = {.method = method, .url = url, .credential = place->api_key, .body = body};
+    struct call call = {.method = method, .url = url, .credential = place->api_key, .if_match = if_match, .body = body};
     return call_json(&call, reply, NULL, err);
 }
 

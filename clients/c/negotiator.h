@@ -16,6 +16,10 @@
 bool negotiator_call(const struct place *place, const char *method, const char *path, json_t *body, json_t **reply,
                      struct error *err) MUST_USE;
 
+/** The same for what may only be done to the version that `if_match` names ("\"3\"" or "*"). */
+bool negotiator_call_matching(const struct place *place, const char *method, const char *path, const char *if_match,
+                              json_t *body, json_t **reply, struct error *err) MUST_USE;
+
 /** A list that comes in pages. */
 struct negotiator_list {
     const char *path, *member; /* "/sandboxes?state=all", "sandboxes" */

@@ -163,6 +163,7 @@ int share_main(int argc, char *argv[]);
 int shares_main(int argc, char *argv[]);
 int unshare_main(int argc, char *argv[]);
 int revoke_main(int argc, char *argv[]);
+int policy_main(int argc, char *argv[]);
 int revocations_main(int argc, char *argv[]);
 int audit_main(int argc, char *argv[]);
 int nodes_main(int argc, char *argv[]);

@@ -229,6 +229,7 @@ static const struct operands {
                 {"snapshots", NULL, NULL, "ls rm"},     {"volumes", "rm", &VOLUMES, NULL},
                 {"volumes", NULL, NULL, "ls rm"},       {"kernels", NULL, NULL, "interrupt list new restart rm specs"},
                 {"keys", NULL, NULL, "add ls rm rotate set show"}, {"templates", NULL, NULL, "ls"},        {"template", "rm", &TEMPLATES, NULL},
+                {"policy", NULL, NULL, "set show why"},
                 {"template", "show", &TEMPLATES, NULL}, {"template", NULL, NULL, "build import ls rm show"}};
 
 static void print_operands(const char *command, int argc, char *const *words)

@@ -52,6 +52,7 @@ static const struct cli_command COMMANDS[] = {
     {"revoke", revoke_main, "take tokens out of force before they end"},
     {"revocations", revocations_main, "list revocations, see whether one is in force everywhere"},
     {"audit", audit_main, "who did what with which token; verify and export the chain"},
+    {"policy", policy_main, "what roles, agents and principals may have: show, set, and why not"},
     {"nodes", nodes_main, "list, add, drain, rekey the machines that host sandboxes"},
     {"tls", tls_main, "certificates of the deployment's own: init, renew, issue, show"},
     {"enrol", enrol_main, "give sandboxd of this machine its key, where `parley up` does not"},
