@@ -254,7 +254,7 @@ bool grant_keeper_done(struct grant_keeper *keeper, CURL *curl, CURLcode code)
     AUTO_GRANT made = {0};
     struct error err = {0};
     bool was_refresh = keeper->step == KEEPER_REFRESHES;
-    if (grant_call_finish(&made, &keeper->transfer, code, keeper->keeping.request->thread, &err))
+    if (grant_call_finish(&made, &keeper->transfer, code, keeper->keeping.grant->thread, &err))
         on_made(keeper, &made);
     else if (was_refresh)
         on_refresh_failed(keeper, &err);

@@ -172,6 +172,9 @@ bool place_load_keyless(struct place *place, const char *url, struct error *err)
     AUTO_PLACE file = {0}, found = {0};
     const char *key = getenv("PARLEY_API_KEY");
     url = url ? url : getenv("PARLEY_URL");
+    const char *capability = capability_url_is(url) ? url : NULL;
+    if (capability) /* the negotiator is somewhere else */
+        url = capability_url_is(getenv("PARLEY_URL")) ? NULL : getenv("PARLEY_URL");
     bool is_read = place_load_file(&file, &file_error);
     if ((!url || !key) && !is_read && file_error.kind != ERROR_NOT_FOUND) {
         *err = file_error;
@@ -181,6 +184,7 @@ bool place_load_keyless(struct place *place, const char *url, struct error *err)
     const char *usual = authority ? DEFAULT_TLS_URL : DEFAULT_URL;
     found.url = memory_string(url ? url : file.url ? file.url : usual);
     found.api_key = memory_string(key ? key : file.api_key);
+    found.capability = memory_string(capability);
     strip_slash(found.url);
     if (file.url)
         strip_slash(file.url);
@@ -211,7 +215,7 @@ bool place_load(struct place *place, const char *url, struct error *err)
     AUTO_PLACE found = {0};
     if (!place_load_keyless(&found, url, err))
         return false;
-    if (!found.api_key)
+    if (!found.api_key && !found.capability)
         found.api_key = local_admin_key(found.url);
     if (!found.api_key && !found.capability) {
         AUTO_FREE char *path = place_config_path();

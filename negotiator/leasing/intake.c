@@ -1,6 +1,7 @@
 #include "negotiator/leasing/intake.h"
 
 #include "negotiator/leasing/leasing_internal.h"
+#include "negotiator/leasing/sharing/sharing.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -197,8 +198,12 @@ static bool take_record(struct taking *taking, const json_t *shipped, uint64_t n
         return false;
     if (seen->place == ELSEWHERE)
         return refuse(taking, shipped, n, "on node", seen->node);
-    const char *principal = get_text(shipped, "principal"); /* of a token of that sandbox: its owner, or nobody */
-    if (seen->place == HERE && principal[0] && strcmp(principal, seen->owner) != 0)
+    /* Of a token of that sandbox: its owner, whom it is shared with, or nobody. */
+    const char *principal = get_text(shipped, "principal");
+    bool may_be = principal[0] == '\0' || strcmp(principal, seen->owner) == 0;
+    if (seen->place == HERE && !may_be && !sharing_is_with(&taking->work, principal, seen->id, &may_be))
+        return false;
+    if (seen->place == HERE && !may_be)
         return refuse(taking, shipped, n, "of another principal than", principal);
     return store(taking, shipped, seen->place);
 }

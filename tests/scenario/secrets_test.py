@@ -144,7 +144,9 @@ def user_keys(run):
     made = run.ask("POST", "/keys", {"principal": "bob", "role": "user"}, quiet=True)
     if made.status == 404:
         return None
-    rotated = run.ask("POST", f"/keys/{made.json['id']}/rotate", {"grace": 60}, quiet=True)
+    path = f"/keys/{(made.json.get('key') or made.json)['id']}"
+    rotated = run.ask("POST", f"{path}/rotate", {"grace": 60}, quiet=True)
+    run.ask("GET", path)
     return [made.json["api_key"], rotated.json["api_key"]]
 
 

@@ -19,23 +19,44 @@ struct store_row share_key(const char *owner, const char *thread_id, const char 
     return row;
 }
 
-void share_put(struct work *work, const struct family *family)
+static struct store_row where_key(const char *sub, const char *sandbox_id, const char *id)
+{
+    struct store_row row;
+    if (!text_format(row.text, sizeof row.text, "shareto/%s/%s/%s", sub, sandbox_id, id))
+        row.text[0] = '\0';
+    return row;
+}
+
+void share_put(struct work *work, const struct family *family, const struct sandbox *sandbox)
 {
     char made[32];
-    int64_t forget_at = (family->share_until + KEEP_S) * 1000;
+    int64_t longest_s = work->leasing->options.limits.max_lifetime_max_s + WANTED_DAY_S;
     struct store_row row = share_key(family->owner, family->thread_id, family->id),
-                     where = store_key("shareto", family->principal, family->id);
+                     where = where_key(family->principal, family->sandbox_id, family->id);
     snprintf(made, sizeof made, "%" PRId64, work->now);
     kv_change_put(work->change, row.text, made, strlen(made));
     kv_change_put(work->change, where.text, family->sandbox_id, strlen(family->sandbox_id));
-    store_forget_at(work, forget_at, row.text);
-    store_forget_at(work, forget_at, where.text);
+    store_forget_at(work, (family->share_until + KEEP_S) * 1000, row.text);
+    store_forget_at(work, sandbox->created_at + longest_s * 1000, where.text);
 }
 
 void share_delete(struct work *work, const struct family *family)
 {
     kv_change_delete(work->change, share_key(family->owner, family->thread_id, family->id).text);
-    kv_change_delete(work->change, store_key("shareto", family->principal, family->id).text);
+}
+
+static bool note_one(void *cookie, const char *key UNUSED, const struct kv_value *value UNUSED)
+{
+    *(bool *)cookie = true;
+    return false;
+}
+
+bool sharing_is_with(struct work *work, const char *sub, const char *sandbox_id, bool *is_with)
+{
+    *is_with = false;
+    if (!principal_is_name(sub) || !random_is_id(sandbox_id, "sbx"))
+        return true;
+    return kv_range(work->kv, where_key(sub, sandbox_id, "").text, NULL, 1, note_one, is_with, work->err);
 }
 
 /* --- walking them --- */
@@ -109,7 +130,7 @@ bool share_each(struct work *work, const char *owner, const char *thread_id, boo
             return false;
         if (holds && !visit(cookie, &found))
             return false;
-        if (!holds && mend) /* its place among its principal's goes in its own time */
+        if (!holds && mend)
             kv_change_delete(work->change, places[i].row);
     }
     return true;

@@ -128,7 +128,7 @@ static bool give(struct work *work, const struct negotiation *n)
     if (!fits)
         return error_set(work->err, ERROR_INTERNAL, "a share's row does not fit");
     family_issue(work, &n->claims, &family);
-    share_put(work, &family);
+    share_put(work, &family, &n->sandbox);
     return key_tokens_note(work, &n->caller, &n->claims);
 }
 

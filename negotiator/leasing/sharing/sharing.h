@@ -4,7 +4,8 @@
  *
  *    family/<id>                     as of every grant, with `owner` and `share_until` (families.h)
  *    share/<owner>/<thread>/<id>     "<when it was made, ms>"; forgotten 120 s after its end
- *    shareto/<sub>/<id>              "<sandbox>": where a principal's tokens of shares can be used; forgotten with it */
+ *    shareto/<sub>/<sandbox>/<id>    "<sandbox>": where a principal's tokens of shares can be used, and may have been:
+ *                                    remembered as long as the sandbox, as its node's records may come late */
 #pragma once
 
 #include "negotiator/leasing/families.h"
@@ -19,6 +20,9 @@ void share_submit(struct negotiation *negotiation);
  *  store failed. */
 bool sharing_owner(struct work *work, const struct capability_claims *claims,
                    char owner[static PRINCIPAL_BYTES]) MUST_USE;
+
+/** Whether the sandbox is or was shared with that sub, as long as the sandbox is remembered. False: the store failed. */
+bool sharing_is_with(struct work *work, const char *sub, const char *sandbox_id, bool *is_with) MUST_USE;
 
 /** Fills q->shares with those of its thread's lease (q->lease) that hold. False: the store failed. */
 bool sharing_list(struct work *work, struct question *question) MUST_USE;
@@ -36,7 +40,7 @@ bool sharing_follow(struct work *work, const struct mark *mark, struct mark **ma
 /* share_row.c */
 
 /** Adds the two rows of a new share to the change. */
-void share_put(struct work *work, const struct family *family);
+void share_put(struct work *work, const struct family *family, const struct sandbox *sandbox);
 
 /** One that was found: its family, and when it was made. */
 struct share_found {
@@ -52,5 +56,5 @@ bool share_each(struct work *work, const char *owner, const char *thread_id, boo
 
 /** The row's key; "" when a part of it is too long. */
 struct store_row share_key(const char *owner, const char *thread_id, const char *id) MUST_USE;
-/** Adds to the change that both rows go. */
+/** Adds to the change that its owner has it no more. */
 void share_delete(struct work *work, const struct family *family);

@@ -90,7 +90,8 @@ static void test_what_it_says(struct world *world)
     CHECK_TEXT(link.claims.thread_id, "t1");
     CHECK(link.claims.expires_at == world_now / 1000 + 900);
     CHECK(count_shares(world, "ada", "t1") == 2);
-    CHECK(has_row(world, "shareto/bob", bobs.claims.jti));
+    AUTO_FREE char *where = memory_printf("shareto/bob/%s", own.claims.sandbox_id);
+    CHECK(has_row(world, where, bobs.claims.jti));
     CHECK(audited(world, (struct audited){.action = "share", .status = 201}) == 2);
 }
 
