@@ -40,6 +40,14 @@ static void forget_answer(struct refreshing *r)
     r->is_leak = false;
 }
 
+/* A key that is pinned to another actor than the token's renews it only when it was shared: who did did not know it. */
+static bool is_actors(const struct refreshing *r, const struct capability_claims *claims)
+{
+    char actor[WANTED_ACTOR_BYTES] = "";
+    bool shared = strcmp(r->owner, claims->principal) != 0;
+    return shared || (text_copy(actor, sizeof actor, claims->actor) && caller_pin(&r->n->caller, actor, &r->n->refusal));
+}
+
 /* What was presented must be this thread's, whole, of a living lease, and not revoked. Nothing is revoked by a no. */
 static bool judge(struct work *work, struct refreshing *r, struct presented *presented)
 {
@@ -57,11 +65,7 @@ static bool judge(struct work *work, struct refreshing *r, struct presented *pre
                          "a share for whoever holds its token cannot be refreshed; ask for another one");
     if (strcmp(claims->principal, n->caller.principal.name) != 0 || strcmp(claims->thread_id, n->thread_id) != 0)
         return error_set(&n->refusal, ERROR_NOT_FOUND, "this is no token of thread %s", n->thread_id);
-    char actor[WANTED_ACTOR_BYTES];
-    memcpy(actor, claims->actor, sizeof actor);
-    if (!caller_pin(&n->caller, actor, &n->refusal))
-        return false;
-    if (!sharing_owner(work, claims, r->owner) || !store_get_lease(work, r->owner, n->thread_id, &n->lease))
+    if (!sharing_owner(work, claims, r->owner) || !is_actors(r, claims) || !store_get_lease(work, r->owner, n->thread_id, &n->lease))
         return false;
     bool lives = n->lease.revision > 0 && strcmp(n->lease.id, claims->lease) == 0 &&
                  strcmp(n->lease.sandbox_id, claims->sandbox_id) == 0 && sandbox_is_live(&presented->sandbox) &&
@@ -130,7 +134,7 @@ static void narrow(const struct work *work, const struct negotiation *n, const s
                    struct scope_set *to)
 {
     struct scope_set allowed, asked;
-    struct policy_subject who = policy_subject(&n->caller, old->actor);
+    struct policy_subject who = policy_subject(&n->caller, n->claims.actor);
     policy_scopes(work->leasing, &who, &allowed);
     if (n->wanted.scopes_given)
         scope_intersect(&asked, &n->wanted.scopes, &old->scopes);
@@ -150,6 +154,8 @@ static bool rotate(struct work *work, struct refreshing *r, const struct capabil
     claims->epoch = n->sandbox.epoch;
     if (!text_copy(claims->jti, sizeof claims->jti, jti))
         return error_set(work->err, ERROR_INTERNAL, "a token's claims do not fit");
+    if (n->caller.principal.actor[0])
+        memcpy(claims->actor, n->caller.principal.actor, sizeof claims->actor);
     narrow(work, n, old, &claims->scopes);
     scope_copy(&claims->root_scopes, &claims->scopes);
     negotiate_times(work, n);

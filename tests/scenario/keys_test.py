@@ -24,7 +24,7 @@ def claims_of(token):
 class Keys(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.deployment = Deployment()
+        cls.deployment = Deployment(PARLEY_AUTH_FAILURES_PER_MINUTE="0")
         cls.addClassCleanup(cls.deployment.close)
 
     def ask(self, method, path, body=None, token="", **more):
@@ -181,6 +181,11 @@ class Keys(unittest.TestCase):
         held = self.negotiate(human, "by-hand", actor={"type": "human", "id": "ada"})
         reply = self.ask("POST", "/threads/by-hand/sandbox/refresh", {"current_token": held["token"]}, token=text)
         self.assertEqual(reply.status, 403, reply)
+        # But what was shared with it without knowing of the pin becomes the pinned one's.
+        shared = self.ask("POST", "/threads/lent/sandbox", {}).json
+        shared = self.ask("POST", "/threads/lent/sandbox/share", {"principal": "robot", "scopes": ["shell:ro"]}).json
+        reply = self.ask("POST", "/threads/lent/sandbox/refresh", {"current_token": shared["token"]}, token=text)
+        self.assertEqual((reply.status, claims_of(reply.json["token"])["act"]), (200, "agent:ci"), reply)
         self.assertEqual(self.ask("PATCH", f"/keys/{key['id']}", {"actor": None}).json["key"]["actor"], None)
         self.negotiate(text, "pinned", 200, actor={"type": "human"})
         records = self.ask("GET", "/audit?all=1&thread=pinned&action=negotiate").json["records"]

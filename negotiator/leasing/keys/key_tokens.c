@@ -70,7 +70,7 @@ static void mark_principal(struct work *work, const struct api_key *key, struct 
     marks_add(work, mark);
 }
 
-bool key_tokens_delete(struct work *work, const struct api_key *key, struct mark *mark)
+bool key_tokens_condemn(struct work *work, const struct api_key *key, struct mark *mark)
 {
     size_t count = 0;
     struct store_row rows = store_key(FAMILIES, key->id, "");
@@ -92,7 +92,8 @@ bool key_tokens_delete(struct work *work, const struct api_key *key, struct mark
 /* One key's families on their way to be marked. */
 struct ending {
     struct leasing *leasing;
-    struct keying *keying; /* NULL: nobody waits */
+    void (*done)(void *cookie, const struct error *err); /* NULL: nobody waits */
+    void *cookie;
     char key_id[RANDOM_ID_BYTES];
     /* Set anew by each run of the rule. */
     bool wide, over;
@@ -124,7 +125,7 @@ static bool read_gone(struct work *work, struct ending *ending)
         text_copy(ending->principal, sizeof ending->principal, json_string_value(json_object_get(json, "principal")));
     json_decref(json);
     return whole ||
-           error_set(work->err, ERROR_INTERNAL, "what is known of the deleted key %s is damaged", ending->key_id);
+           error_set(work->err, ERROR_INTERNAL, "the row that tells of the end of key %s is damaged", ending->key_id);
 }
 
 /* The mark of the whole principal is about those of its own; not about what it shared with others. */
@@ -169,13 +170,10 @@ static enum kv_outcome end_rule(struct kv *kv, void *argument, struct error *err
 
 static void answer(struct ending *ending, const struct error *err)
 {
-    struct keying *keying = ending->keying;
     if (err->kind != ERROR_NONE)
-        log_error("leasing", "the tokens of the deleted key %s are not all marked: %s", ending->key_id, err->message);
-    if (keying && err->kind != ERROR_NONE)
-        keying->refusal = *err;
-    if (keying)
-        keying->answered(keying->cookie, keying);
+        log_error("leasing", "the tokens of key %s are not all marked: %s", ending->key_id, err->message);
+    if (ending->done)
+        ending->done(ending->cookie, err);
     free(ending);
 }
 
@@ -192,11 +190,13 @@ static void end_done(void *argument, const struct error *err)
         ledger_submit(leasing->options.ledger, end_rule, end_done, ending);
 }
 
-void key_tokens_end(struct leasing *leasing, const char *key_id, struct keying *keying)
+void key_tokens_end(struct leasing *leasing, const char *key_id, void (*done)(void *cookie, const struct error *err),
+                    void *cookie)
 {
     struct ending *ending = memory_new(sizeof *ending);
     ending->leasing = leasing;
-    ending->keying = keying;
+    ending->done = done;
+    ending->cookie = cookie;
     memcpy(ending->key_id, key_id, sizeof ending->key_id);
     ledger_submit(leasing->options.ledger, end_rule, end_done, ending);
 }
@@ -227,9 +227,9 @@ static void resume_done(void *argument, const struct error *err)
 {
     AUTO_FREE struct resuming *resuming = argument;
     if (err->kind != ERROR_NONE)
-        log_error("leasing", "which keys were deleted cannot be read: %s", err->message);
+        log_error("leasing", "whose tokens are to end cannot be read: %s", err->message);
     for (size_t i = 0; i < resuming->count; i++)
-        key_tokens_end(resuming->leasing, resuming->ids[i], NULL);
+        key_tokens_end(resuming->leasing, resuming->ids[i], NULL, NULL);
 }
 
 void key_tokens_resume(struct leasing *leasing)

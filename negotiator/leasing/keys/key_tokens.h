@@ -2,7 +2,7 @@
  *
  *    keyfam/<key id>/<fam>    until when the family lives, s: it was granted, shared or renewed under that key;
  *                             forgotten with the family
- *    keygone/<key id>         {"principal", "wide"}: the key was deleted, its families are not all marked yet */
+ *    keygone/<key id>         {"principal", "wide"}: its tokens are to end, its families are not all marked yet */
 #pragma once
 
 #include "negotiator/leasing/keys/keying.h"
@@ -19,10 +19,12 @@ bool key_tokens_until(const struct kv_value *value, int64_t now, int64_t *until)
  *  False: the refusal says so, or (when it is empty) the store failed. */
 bool key_tokens_allow(struct work *work, const struct caller *caller, struct error *refusal) MUST_USE;
 
-/** The key is deleted by the change: adds what makes key_tokens_end find its families; with many of them a mark of the
- *  whole principal, in *mark (number 0: none). */
-bool key_tokens_delete(struct work *work, const struct api_key *key, struct mark *mark) MUST_USE;
-/** That is durable: marks the families, a step a rule; then answers (NULL: nobody). Ledger thread. */
-void key_tokens_end(struct leasing *leasing, const char *key_id, struct keying *keying);
+/** Its tokens are to end, with the key or without: adds what makes key_tokens_end find them, also after a crash; with
+ *  many families a mark of the whole principal, in *mark (number 0: none) for marks_made. */
+bool key_tokens_condemn(struct work *work, const struct api_key *key, struct mark *mark) MUST_USE;
+/** Once that is durable: marks the families, a step a rule; then done(cookie, err) once (NULL is allowed), on the
+ * ledger thread. When it fails the next start goes on. Ledger thread. */
+void key_tokens_end(struct leasing *leasing, const char *key_id, void (*done)(void *cookie, const struct error *err),
+                    void *cookie);
 /** Goes on with those that an earlier run of the program did not finish. Start-up. */
 void key_tokens_resume(struct leasing *leasing);

@@ -281,7 +281,7 @@ static bool delete (struct work *work, struct keying *k)
     if (!find_to_change(work, k, &key) || !check_admin_left(work, k, &key))
         return false;
     api_key_remove(work->change, &key);
-    return key_tokens_delete(work, &key, &k->mark) && answer_one(k, &key) && audit(work, k, &key);
+    return key_tokens_condemn(work, &key, &k->mark) && answer_one(k, &key) && audit(work, k, &key);
 }
 
 static bool login(struct work *work, struct keying *k)
@@ -378,6 +378,14 @@ static void show_last_use(struct keying *k)
     }
 }
 
+static void tokens_ended(void *cookie, const struct error *err)
+{
+    struct keying *k = cookie;
+    if (err->kind != ERROR_NONE)
+        k->refusal = *err;
+    k->answered(k->cookie, k);
+}
+
 static void keying_done(void *argument, const struct error *err)
 {
     struct keying *k = argument;
@@ -392,7 +400,7 @@ static void keying_done(void *argument, const struct error *err)
         marks_made(k->leasing, &k->mark, true);
     show_last_use(k);
     if (deleted)
-        key_tokens_end(k->leasing, k->list->id, k);
+        key_tokens_end(k->leasing, k->list->id, tokens_ended, k);
     else
         k->answered(k->cookie, k);
 }
