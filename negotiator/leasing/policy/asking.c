@@ -248,7 +248,11 @@ static enum kv_outcome read_rule(struct kv *kv, void *argument, struct error *er
 
 static void read_done(void *argument, const struct error *err)
 {
-    answer(argument, err);
+    struct policy_question *q = argument;
+    const struct leasing_refusal refusal = {.caller = &q->caller, .action = "read", .err = &q->refusal};
+    if (q->refusal.kind != ERROR_NONE)
+        leasing_refused(q->leasing, &refusal);
+    answer(q, err);
 }
 
 bool leasing_ask_policy(struct leasing *leasing, struct policy_question *q, struct error *err)
