@@ -62,25 +62,24 @@ static const struct confine_path PATHS[] = {
     {"/proc/self", CONFINE_READ}, /* for /metrics */
 };
 
-/* With those that the keys of outside issuers lie in. */
-static bool confine_files(const struct service *service, int *abi, struct error *err)
+/* With those that the keys of outside issuers lie in, and that its user may look into. */
+static bool confine_files(char *const *folders, size_t more, int *abi, struct error *err)
 {
     enum { COUNT = sizeof PATHS / sizeof *PATHS };
     struct confine_path paths[COUNT + ISSUERS_MAX];
-    char *folders[ISSUERS_MAX];
-    size_t more = identity_folders(service->identity, service->settings.state, folders);
+    size_t count = COUNT;
     memcpy(paths, PATHS, sizeof PATHS);
-    for (size_t i = 0; i < more; i++)
-        paths[COUNT + i] = (struct confine_path){folders[i], CONFINE_READ};
-    bool is_done = confine_landlock(paths, COUNT + more, false, abi, err);
-    for (size_t i = 0; i < more; i++)
-        free(folders[i]);
-    return is_done;
+    for (size_t i = 0; i < more; i++) {
+        if (access(folders[i], X_OK) == 0)
+            paths[count++] = (struct confine_path){folders[i], CONFINE_READ};
+        else
+            log_warn("identity", "%s is not for the negotiator's user: keys there are read at starts alone", folders[i]);
+    }
+    return confine_landlock(paths, count, false, abi, err);
 }
 
-static bool confine(const struct service *service, struct error *err)
+static bool confine_within(const struct settings *settings, char *const *folders, size_t more, struct error *err)
 {
-    const struct settings *settings = &service->settings;
     uid_t uid = geteuid();
     gid_t gid = getegid();
     int abi = 0;
@@ -91,7 +90,7 @@ static bool confine(const struct service *service, struct error *err)
         return error_prefix(err, "dropping rights");
     if (!confine_calls(err))
         return false;
-    if (confine_files(service, &abi, &why)) {
+    if (confine_files(folders, more, &abi, &why)) {
         log_info("negotiator", "confined uid=%u landlock=%d", (unsigned)uid, abi);
         return true;
     }
@@ -103,6 +102,16 @@ static bool confine(const struct service *service, struct error *err)
              "confined uid=%u, but this kernel has no Landlock: the files its user may read stay readable",
              (unsigned)uid);
     return true;
+}
+
+static bool confine(const struct service *service, struct error *err)
+{
+    char *folders[ISSUERS_MAX];
+    size_t more = identity_folders(service->identity, service->settings.state, folders); /* while they can be found */
+    bool is_confined = confine_within(&service->settings, folders, more, err);
+    for (size_t i = 0; i < more; i++)
+        free(folders[i]);
+    return is_confined;
 }
 
 static bool open_state(struct service *service, struct error *err)

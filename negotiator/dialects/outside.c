@@ -15,8 +15,10 @@ struct proof {
 
 static void refuse(struct http_request *request, const struct error *err)
 {
-    if (err->kind == ERROR_UNAUTHENTICATED || err->kind == ERROR_TOKEN_EXPIRED)
+    if (err->kind == ERROR_UNAUTHENTICATED || err->kind == ERROR_TOKEN_EXPIRED) {
         leasing_stranger(plane_of(request)->leasing, http_request_remote(request));
+        metrics_add(&plane_of(request)->counts.strangers, 1);
+    }
     http_reply_error(request, err);
 }
 
