@@ -21,8 +21,8 @@ static const char HELP[] =
     "instead, of whichever authority. Both programs take STATE/tls/server.pem and server.key when they start; a renewed pair at once.\n"
     "issue makes server.pem and server.key for another machine, in DIR, with ca.pem beside it: to be STATE/tls there.\n"
     "STATE/tls/ca.key can vouch for anybody: who has it, is trusted by all who trust this authority.\n\n"
-    "  --host             names and addresses that clients use (default localhost, 127.0.0.1, ::1, the host's name, and\n"
-    "                     below localhost the names of previews); renew: those of before\n"
+    "  --host             names and addresses that clients use (default localhost, 127.0.0.1, ::1 and the host's name;\n"
+    "                     for previews also *.PREVIEW_DOMAIN); renew: those of before\n"
     "  --days N           1..3650, of the server's certificate (default 365; init's authority: ten times)\n" CLI_COMMON_HELP;
 
 struct tls_options {
@@ -55,7 +55,7 @@ static char *default_hosts(void)
     char name[256] = "";
     (void)gethostname(name, sizeof name - 1);
     bool is_own = text_is_made_of(name, 253, "-.") && strcmp(name, "localhost") != 0;
-    return memory_printf("localhost,*.localhost,127.0.0.1,::1%s%s", is_own ? "," : "", is_own ? name : "");
+    return memory_printf("localhost,127.0.0.1,::1%s%s", is_own ? "," : "", is_own ? name : "");
 }
 
 static int print_views(const char *folder, const struct tls_options *options, bool tells_how)

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import time
@@ -16,6 +17,10 @@ BIN = os.environ.get("PARLEY_TEST_BIN", os.path.join(ROOT, "build", "debug", "bi
 # Every reply is kept for tests/contract, which holds them against specs/.
 REPLIES = os.environ.get("PARLEY_TEST_REPLIES", os.path.join(ROOT, "build", "replies.jsonl"))
 ANSWER_MAX = 64 * 1024
+# All deployments that this program has started with TLS; names are checked.
+TRUST = ssl.create_default_context()
+# Every test with a Deployment can be run over TLS as it is.
+OVER_TLS = bool(os.environ.get("PARLEY_TEST_TLS"))
 
 
 def needs_root(test):
@@ -66,17 +71,25 @@ def free_ports():
     raise RuntimeError("no free port")
 
 
+def connect_http(parts, timeout=30):
+    """What a client of that URL (urlsplit) has; TLS by TRUST."""
+    if parts.scheme == "https":
+        return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=timeout, context=TRUST)
+    return http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
+
+
 class Deployment:
     programs = BIN
 
-    def __init__(self, start=True, programs=BIN, **environment):
+    def __init__(self, start=True, programs=BIN, tls=OVER_TLS, **environment):
+        self.tls = tls
         self.programs = programs
         self.folder = tempfile.mkdtemp(prefix="parley-test-")
         self.state = os.path.join(self.folder, "state")
         self.port = free_ports()
         self.environment = dict(os.environ, PARLEY_STATE=self.state, XDG_CONFIG_HOME=self.folder + "/config",
                                 XDG_CACHE_HOME=self.folder + "/cache", **environment)
-        for name in ("PARLEY_URL", "PARLEY_API_KEY"):
+        for name in ("PARLEY_URL", "PARLEY_API_KEY", "PARLEY_TLS_FINGERPRINT", "PARLEY_CA_FILE"):
             self.environment.pop(name, None)
         if start:
             try:
@@ -87,14 +100,23 @@ class Deployment:
 
     # ---- life ----
 
+    def tls_init(self):
+        done = self.cli("tls", "init", "--json")
+        if done.returncode != 0:
+            raise AssertionError(f"parley tls init: {done.stderr}")
+        TRUST.load_verify_locations(self.state + "/tls/ca.pem")
+        self.fingerprint = json.loads(done.stdout)["authority"]["sha256"]
+
     def up(self):
+        if self.tls and not os.path.exists(self.state + "/tls/ca.pem"):
+            self.tls_init()
         done = self.cli("up", "-d", "--port", str(self.port))
         if done.returncode != 0:
             raise AssertionError(f"parley up: {done.stderr}\n{self.logs()}")
         with open(self.folder + "/config/parley/config.json") as config:
             values = json.load(config)
         self.url, self.key = values["url"], values["api_key"]
-        self.node_url = f"http://127.0.0.1:{self.port + 1}"
+        self.node_url = f"{self.url.split(':')[0]}://127.0.0.1:{self.port + 1}"
 
     def close(self):
         done = self.cli("down")
@@ -192,7 +214,7 @@ class Deployment:
         if isinstance(body, (dict, list)):
             body = json.dumps(body).encode()
             sent.setdefault("Content-Type", "application/json")
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
+        connection = connect_http(parts, timeout)
         try:
             connection.request(method, parts.path + ("?" + parts.query if parts.query else ""), body, sent)
             answer = connection.getresponse()

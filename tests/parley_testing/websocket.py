@@ -56,6 +56,9 @@ class WebSocket:
         if not connected:
             self.socket.connect((parts.hostname, parts.port))
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if parts.scheme in ("https", "wss"):
+                from .deployment import TRUST
+                self.socket = TRUST.wrap_socket(self.socket, server_hostname=parts.hostname)
         self.buffer, self.timeout, self.closed = b"", timeout, None
         key = base64.b64encode(os.urandom(16))
         lines = [f"GET {parts.path or '/'}{'?' + parts.query if parts.query else ''} HTTP/1.1", f"Host: {parts.netloc}",
