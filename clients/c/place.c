@@ -33,6 +33,8 @@ void place_done(struct place *place)
     if (place->capability)
         sodium_memzero(place->capability, strlen(place->capability));
     free(place->capability);
+    free(place->tls_fingerprint);
+    free(place->ca_file);
     *place = (struct place){0};
 }
 

@@ -377,6 +377,34 @@ class Principals(ShareTest):
         self.assertEqual({each["principal"] for each in self.deployment.request("GET", "/audit", token=alice).json["records"]},
                          {"alice"})
 
+    def test_a_deleted_key_ends_what_was_shared_with_it(self):
+        bob = self.key("bob")
+        made = self.deployment.request("POST", "/keys", {"principal": "carol", "role": "user"}).json
+        carol, path = made["api_key"], f"/keys/{(made.get('key') or made)['id']}"
+        own = self.deployment.request("POST", f"/threads/{self.name}/sandbox", {}, token=carol).json
+        link = self.share(scopes=["process"], token=carol)
+        token = self.share(principal="bob", scopes=["process"], token=carol)["token"]
+        fresh = self.deployment.request("POST", f"/threads/{self.name}/sandbox/refresh", {"current_token": token}, token=bob)
+        self.assertEqual(fresh.status, 200, fresh)
+        for token in (link["token"], fresh.json["token"]):
+            self.assertEqual(self.deployment.exec(own, token=token, cmd="true").status, 200)
+        self.assertIn(self.deployment.request("DELETE", path).status, (200, 202, 204))
+        until = time.monotonic() + 20
+        for token in (link["token"], fresh.json["token"], own["token"]):
+            while self.deployment.exec(own, token=token, cmd="true").status != 401:
+                self.assertLess(time.monotonic(), until)
+        self.share(expect=401, scopes=["process"], token=carol)
+
+    def test_a_pinned_key_says_who_acts(self):
+        reply = self.deployment.request("POST", "/keys", {"principal": "dora", "role": "user", "actor": "agent:planner"})
+        self.assertEqual(reply.status, 201, reply)
+        self.deployment.negotiate(self.name)
+        made = self.share(principal="dora", scopes=["process"])
+        fresh = self.deployment.request("POST", f"/threads/{self.name}/sandbox/refresh", {"current_token": made["token"]},
+                                        token=reply.json["api_key"])
+        self.assertEqual(fresh.status, 200, fresh)
+        self.assertEqual([each["actor"] for each in self.shares()], ["agent:planner"])
+
     def test_the_owner_shut_out_ends_what_he_shared(self):
         alice = self.key("alice")
         own = self.deployment.request("POST", f"/threads/{self.name}/sandbox", {}, token=alice).json

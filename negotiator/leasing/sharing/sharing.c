@@ -129,7 +129,10 @@ static bool give(struct work *work, const struct negotiation *n)
         return error_set(work->err, ERROR_INTERNAL, "a share's row does not fit");
     family_issue(work, &n->claims, &family);
     share_put(work, &family, &n->sandbox);
-    return key_tokens_note(work, &n->caller, &n->claims);
+    struct capability_claims longest; /* it hangs on the sharer's key however often the other one renews it */
+    capability_claims_copy(&longest, &n->claims);
+    longest.expires_at = n->share_until;
+    return key_tokens_note(work, &n->caller, &longest);
 }
 
 static bool audit(struct work *work, const struct negotiation *n)
