@@ -28,8 +28,6 @@ void place_done(struct place *place)
     if (place->api_key)
         sodium_memzero(place->api_key, strlen(place->api_key));
     free(place->api_key);
-    free(place->tls_fingerprint);
-    free(place->ca_file);
     if (place->capability)
         sodium_memzero(place->capability, strlen(place->capability));
     free(place->capability);
