@@ -167,3 +167,4 @@ int policy_main(int argc, char *argv[]);
 int revocations_main(int argc, char *argv[]);
 int audit_main(int argc, char *argv[]);
 int nodes_main(int argc, char *argv[]);
+int incident_main(int argc, char *argv[]);

@@ -53,6 +53,7 @@ static const struct cli_command COMMANDS[] = {
     {"revocations", revocations_main, "list revocations, see whether one is in force everywhere"},
     {"audit", audit_main, "who did what with which token; verify and export the chain"},
     {"policy", policy_main, "what roles, agents and principals may have: show, set, and why not"},
+    {"incident", incident_main, "stop what is suspected at once: freeze, revoke, pause; gather evidence; let go"},
     {"nodes", nodes_main, "list, add, drain, rekey the machines that host sandboxes"},
     {"tls", tls_main, "certificates of the deployment's own: init, renew, issue, show"},
     {"enrol", enrol_main, "give sandboxd of this machine its key, where `parley up` does not"},

@@ -1,3 +1,4 @@
+#include "negotiator/leasing/incidents/freeze.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/marks.h"
 #include "negotiator/leasing/presented.h"
@@ -117,9 +118,15 @@ static bool audit(struct work *work, const struct question *q)
     return store_audit(work, &q->caller, &record);
 }
 
+/* What an incident is about is evidence: admins alone end it. */
+static bool may_end(struct work *work, struct question *q)
+{
+    return q->caller.principal.role == ROLE_ADMIN || freeze_allows(work, q->sandbox.principal, &q->refusal);
+}
+
 static bool release(struct work *work, struct question *q)
 {
-    if (!caller_may(&q->caller, ROLE_USER, &q->refusal) || !find_thread(work, q))
+    if (!caller_may(&q->caller, ROLE_USER, &q->refusal) || !find_thread(work, q) || !may_end(work, q))
         return false;
     if (!ending_release(work, &q->sandbox, &q->lease, "released", &q->destroy, &q->mark))
         return false;
@@ -129,7 +136,7 @@ static bool release(struct work *work, struct question *q)
 
 static bool delete_sandbox(struct work *work, struct question *q)
 {
-    if (!caller_may(&q->caller, ROLE_USER, &q->refusal) || !find_sandbox(work, q))
+    if (!caller_may(&q->caller, ROLE_USER, &q->refusal) || !find_sandbox(work, q) || !may_end(work, q))
         return false;
     if (sandbox_has_ended(&q->sandbox))
         return error_set(&q->refusal, ERROR_GONE, "sandbox %s has ended: %s", q->sandbox.id, q->sandbox.reason);

@@ -187,8 +187,8 @@ static bool decide(struct work *work, struct refreshing *r)
     struct family family;
     AUTO_PRESENTED presented = {.grace_s = GRACE_S};
     const struct capability_claims *old = &presented.claims;
-    if (!caller_may(&n->caller, ROLE_USER, &n->refusal) || !judge(work, r, &presented) ||
-        !negotiate_is_unfrozen(work, n) || !freeze_allows(work, n->sandbox.principal, &n->refusal) ||
+    if (!caller_may(&n->caller, ROLE_USER, &n->refusal) || !negotiate_is_unfrozen(work, n) ||
+        !judge(work, r, &presented) || !freeze_allows(work, n->sandbox.principal, &n->refusal) ||
         !find_family(work, r, old, &family))
         return false;
     bool is_current = strcmp(old->jti, family.jti) == 0, is_previous = strcmp(old->jti, family.previous) == 0;

@@ -193,6 +193,7 @@ static const struct {
     {"snapshot", node_snapshot},
     {"snapshot_drop", node_snapshot_drop},
     {"volume_drop", node_volume_drop},
+    {"evidence", node_evidence},
     {"marks", handle_marks},
     {"rekey", handle_rekey},
     {"beat", handle_beat},

@@ -45,4 +45,4 @@ bool node_prepare_read(const json_t *message, struct fl_prepare *prepare, struct
 /** A call. False: it could not begin, and *err is the answer. */
 typedef bool node_call_fn(struct http_request *request, const json_t *message, uint64_t number, struct error *err);
 node_call_fn node_prepare, node_limits, node_network, node_pause, node_resume, node_snapshot, node_snapshot_drop,
-    node_volume_drop;
+    node_volume_drop, node_evidence;

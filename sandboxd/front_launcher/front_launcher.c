@@ -20,7 +20,10 @@ size_t front_launcher_size(uint32_t type)
     case FL_ADOPTED:
     case FL_REKEYED:
     case FL_DONE:
+    case FL_EVIDENT:
         return HEAD_BYTES;
+    case FL_EVIDENCE:
+        return HEAD_BYTES + sizeof(struct fl_evidence);
     case FL_PREPARE:
         return HEAD_BYTES + sizeof(struct fl_prepare);
     case FL_DESTROY:
@@ -63,7 +66,7 @@ size_t front_launcher_size(uint32_t type)
 static bool is_from_front(uint32_t type)
 {
     return type == FL_READY || type == FL_PREPARE || type == FL_DESTROY || type == FL_DEADLINE || type == FL_REKEY ||
-           (type >= FL_ENDING && type <= FL_NETWORK);
+           (type >= FL_ENDING && type <= FL_NETWORK) || type == FL_EVIDENCE;
 }
 
 /* Ended by a NUL within its field, and nothing hides behind that. */
@@ -342,6 +345,10 @@ static bool check_body(const struct front_launcher_message *message, struct erro
         return check_id(message->as.network.id, err) && check_network(&message->as.network.network, err);
     case FL_USAGE:
         return check_id(message->as.name.id, err);
+    case FL_EVIDENCE:
+        return check_id(message->as.evidence.id, err) &&
+               (message->as.evidence.part == FL_EVIDENCE_PROCESSES || message->as.evidence.part == FL_EVIDENCE_FILES ||
+                wrong(err, "part"));
     case FL_USED:
         return check_id(message->as.used.id, err);
     case FL_SNAPSHOT:
@@ -383,7 +390,8 @@ bool front_launcher_check(const struct front_launcher_message *message, size_t s
                          size);
     if (is_from_front(message->type) != (sender == FL_FROM_FRONT))
         return error_set(err, ERROR_INVALID, "front_launcher: type %u from the wrong end", message->type);
-    bool fds_fit = fd_count == 0 || (message->type == FL_SANDBOX && fd_count == FL_FDS);
+    bool fds_fit = message->type == FL_EVIDENT ? fd_count == 1
+                                               : fd_count == 0 || (message->type == FL_SANDBOX && fd_count == FL_FDS);
     if (!fds_fit)
         return error_set(err, ERROR_INVALID, "front_launcher: type %u with %zu descriptors", message->type, fd_count);
     if (message->reserved != 0)

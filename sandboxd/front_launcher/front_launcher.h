@@ -53,8 +53,12 @@ enum front_launcher_type {
     FL_USED,
     FL_KEPT,    /* the snapshot is durable */
     FL_DONE,    /* no body */
-    FL_TEMPLATE /* a template of this node; all of them after FL_IDENTITY, and again when they change: the first of a
-                   round has `first` set */
+    FL_TEMPLATE, /* a template of this node; all of them after FL_IDENTITY, and again when they change: the first of a
+                    round has `first` set */
+    /* front -> launcher */
+    FL_EVIDENCE, /* what is in a living sandbox, seen from outside; answered with FL_EVIDENT or FL_REFUSED */
+    /* launcher -> front */
+    FL_EVIDENT /* no body; with a file of lines (evidence.h), which is whole */
 };
 
 /* Descriptors of FL_SANDBOX, in this order. */
@@ -153,6 +157,15 @@ struct fl_limits_change {
 
 struct fl_name { /* FL_USAGE */
     char id[FRONT_LAUNCHER_ID_BYTES];
+};
+
+enum fl_evidence_part { FL_EVIDENCE_PROCESSES = 1, FL_EVIDENCE_FILES };
+
+struct fl_evidence {
+    char id[FRONT_LAUNCHER_ID_BYTES];
+    uint32_t part; /* enum fl_evidence_part */
+    uint32_t reserved;
+    uint64_t skip; /* items of the pages before */
 };
 
 struct fl_used {
@@ -270,6 +283,7 @@ struct front_launcher_message {
         struct fl_name name;
         struct fl_snapshot snapshot;
         struct fl_volume_drop volume_drop;
+        struct fl_evidence evidence;
         struct fl_used used;
         struct fl_kept kept;
         struct fl_template template;

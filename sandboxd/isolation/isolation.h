@@ -130,6 +130,8 @@ struct isolation_backend {
     int (*is_ready)(struct isolation_sandbox *made, struct error *err);
     /** Other limits for a living one. ERROR_INVALID when the kernel will not (memory below what is in use). */
     bool (*limit)(uint32_t slot, const struct isolation_limits *limits, struct error *err);
+    /** The v2 cgroup that its commands are in, O_DIRECTORY, the caller's; -1 with err. NULL: they are not the host's. */
+    int (*open_group)(uint32_t slot, struct error *err);
     /** Finds a running one again by slot, pid and start; ERROR_NOT_FOUND when it is gone. */
     bool (*adopt)(uint32_t slot, pid_t init_pid, uint64_t init_start, struct isolation_sandbox *found,
                   struct error *err);

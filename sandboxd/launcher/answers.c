@@ -181,6 +181,15 @@ void dialogue_kept(void *context, const struct sandbox *sandbox, const struct ta
     kept->size_bytes = taking->record.size_bytes;
 }
 
+void dialogue_looked(void *context, uint64_t request, int file, const struct error *why)
+{
+    struct dialogue *dialogue = context;
+    if (file < 0)
+        refuse(dialogue, request, "-", why);
+    else
+        dialogue_say(dialogue, FL_EVIDENT, request)->file = file;
+}
+
 /* --- answering --- */
 
 static struct policy dialogue_policy(const struct dialogue *dialogue)
@@ -358,6 +367,14 @@ static void answer_usage(struct dialogue *dialogue, uint64_t request, const stru
     used->disk_bytes = bytes;
 }
 
+static void answer_evidence(struct dialogue *dialogue, uint64_t request, const struct fl_evidence *asked)
+{
+    struct error err = {0};
+    struct sandbox *sandbox = find_living(dialogue, asked->id, &err);
+    if (!sandbox || !sandboxes_look(dialogue->sandboxes, sandbox, asked, request, &err))
+        refuse(dialogue, request, asked->id, &err);
+}
+
 static void answer_snapshot(struct dialogue *dialogue, uint64_t request, const struct fl_snapshot *asked)
 {
     struct error err = {0};
@@ -455,6 +472,9 @@ bool dialogue_answer(struct dialogue *dialogue, const struct front_launcher_mess
         return true;
     case FL_USAGE:
         answer_usage(dialogue, message->request, &message->as.name);
+        return true;
+    case FL_EVIDENCE:
+        answer_evidence(dialogue, message->request, &message->as.evidence);
         return true;
     case FL_SNAPSHOT:
         answer_snapshot(dialogue, message->request, &message->as.snapshot);

@@ -392,6 +392,7 @@ static void give_up(struct sandboxes *all, struct sandbox *sandbox)
     bool is_asked_for = sandbox->state < SANDBOX_LIVE && !sandbox->is_pool;
     if (!is_asked_for) {
         taking_cancel(all, sandbox, NULL);
+        looking_cancel(all, sandbox, NULL);
         return;
     }
     sandbox_forget(sandbox);

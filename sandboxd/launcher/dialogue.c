@@ -1,6 +1,7 @@
 /* dialogue.c - see dialogue.h: the queue and the socket. What is said: answers.c. */
 #include "sandboxd/launcher/dialogue_internal.h"
 
+#include "shared/base/fd.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -16,7 +17,8 @@ void dialogue_init(struct dialogue *dialogue, const struct settings *settings, s
     *dialogue = (struct dialogue){
         .settings = settings, .identity = identity, .node_file = node_file, .sandboxes = sandboxes, .socket = -1};
     sandboxes->listener = (struct sandboxes_listener){
-        .born = dialogue_born, .not_born = dialogue_not_born, .kept = dialogue_kept, .context = dialogue};
+        .born = dialogue_born, .not_born = dialogue_not_born, .kept = dialogue_kept, .looked = dialogue_looked,
+        .context = dialogue};
 }
 
 static void take_first(struct dialogue *dialogue)
@@ -25,6 +27,7 @@ static void take_first(struct dialogue *dialogue)
     dialogue->first = entry->next;
     dialogue->last = dialogue->first ? dialogue->last : NULL;
     dialogue->waiting--;
+    fd_drop(entry->file);
     explicit_bzero(entry, sizeof *entry); /* it may hold keys */
     free(entry);
 }
@@ -54,6 +57,7 @@ void dialogue_end(struct dialogue *dialogue)
 struct dialogue_entry *dialogue_say(struct dialogue *dialogue, enum front_launcher_type type, uint64_t request)
 {
     struct dialogue_entry *entry = memory_new(sizeof *entry);
+    entry->file = -1;
     entry->message.type = type;
     entry->message.request = request;
     if (dialogue->last)
@@ -145,7 +149,8 @@ bool dialogue_send(struct dialogue *dialogue, struct error *err)
         const struct dialogue_entry *entry = dialogue->first;
         struct error why = {0};
         bool sent = entry->with_descriptors ? send_with_descriptors(dialogue, &entry->message, &why)
-                                            : front_launcher_send(dialogue->socket, &entry->message, NULL, 0, &why);
+                                            : front_launcher_send(dialogue->socket, &entry->message, &entry->file,
+                                                                  entry->file >= 0 ? 1 : 0, &why);
         if (!sent && why.system_errno == EAGAIN)
             return true;
         if (!sent) {

@@ -6,6 +6,7 @@
 struct dialogue_entry {
     struct dialogue_entry *next;
     bool with_descriptors; /* of the sandbox named in it, opened when it is sent */
+    int file;              /* that goes with it; -1 none. Owned */
     struct front_launcher_message message;
 };
 
@@ -31,6 +32,8 @@ void dialogue_say_templates(struct dialogue *dialogue);
 void dialogue_born(void *context, struct sandbox *sandbox);
 void dialogue_not_born(void *context, const char *id, const struct error *why);
 void dialogue_kept(void *context, const struct sandbox *sandbox, const struct taking *taking, const struct error *why);
+
+void dialogue_looked(void *context, uint64_t request, int file, const struct error *why);
 
 void dialogue_forget_waits(struct dialogue *dialogue);
 

@@ -18,22 +18,58 @@ struct errand {
     int answer; /* its end of the pipe: a struct error, then the end */
 };
 
-static _Noreturn void run(int answer, bool (*deed)(void *context, struct error *err), void *context, pid_t launcher)
+enum { ANSWER_FD = STDERR_FILENO + 1, HIGH_FD = 64 };
+_Static_assert(ERRAND_KEPT_FD == ANSWER_FD + 1, "kept ones follow the answer");
+
+/* The answer and the kept ones become ANSWER_FD and those behind it: by way of numbers that none of them has. */
+static bool keep_descriptors(int answer, const int *keep, size_t count)
+{
+    int high[ERRAND_KEPT_MAX + 1];
+    for (size_t i = 0; i <= count; i++) {
+        high[i] = fcntl(i == 0 ? answer : keep[i - 1], F_DUPFD, HIGH_FD);
+        if (high[i] < 0)
+            return false;
+    }
+    for (size_t i = 0; i <= count; i++) {
+        if (dup2(high[i], ANSWER_FD + (int)i) < 0)
+            return false;
+    }
+    return syscall(SYS_close_range, ANSWER_FD + 1 + (unsigned)count, ~0U, 0) == 0;
+}
+
+struct deed {
+    bool (*run)(void *context, struct error *err);
+    void *context;
+    const int *keep;
+    size_t count;
+};
+
+static _Noreturn void run(int answer, const struct deed *deed, pid_t launcher)
 {
     struct error err = {0};
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     /* A descriptor of the lock kept here would keep the next launcher away. */
-    if (getppid() != launcher || dup2(answer, STDERR_FILENO + 1) < 0 ||
-        syscall(SYS_close_range, STDERR_FILENO + 2, ~0U, 0) < 0)
+    if (getppid() != launcher || !keep_descriptors(answer, deed->keep, deed->count))
         _exit(1);
-    if (!deed(context, &err) && err.kind == ERROR_NONE)
+    if (!deed->run(deed->context, &err) && err.kind == ERROR_NONE)
         error_set(&err, ERROR_INTERNAL, "it failed and did not say why");
-    _exit(fd_write_all(STDERR_FILENO + 1, &err, sizeof err, NULL) ? 0 : 1);
+    _exit(fd_write_all(ANSWER_FD, &err, sizeof err, NULL) ? 0 : 1);
 }
 
 struct errand *errand_start(bool (*deed)(void *context, struct error *err), void *context, struct error *err)
 {
+    return errand_start_keeping(deed, context, NULL, 0, err);
+}
+
+struct errand *errand_start_keeping(bool (*deed)(void *context, struct error *err), void *context, const int *keep,
+                                    size_t count, struct error *err)
+{
+    const struct deed its_deed = {.run = deed, .context = context, .keep = keep, .count = count};
     int ends[2];
+    if (count > ERRAND_KEPT_MAX) {
+        error_set(err, ERROR_INTERNAL, "an errand keeps at most %d descriptors", ERRAND_KEPT_MAX);
+        return NULL;
+    }
     if (pipe2(ends, O_CLOEXEC) < 0) {
         error_set_errno(err, ERROR_INTERNAL, "make a pipe");
         return NULL;
@@ -43,7 +79,7 @@ struct errand *errand_start(bool (*deed)(void *context, struct error *err), void
     pid_t launcher = getpid();
     pid_t pid = fork();
     if (pid == 0)
-        run(its, deed, context, launcher);
+        run(its, &its_deed, launcher);
     if (pid < 0) {
         error_set_errno(err, ERROR_INTERNAL, "fork");
         return NULL;

@@ -6,11 +6,19 @@
 #include "shared/base/error.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct errand;
 
 /** Forks and runs `deed` of `context` there. NULL on failure. */
 struct errand *errand_start(bool (*deed)(void *context, struct error *err), void *context, struct error *err) MUST_USE;
+
+/** The same, with up to ERRAND_KEPT_MAX descriptors of `keep` (which stay the caller's): there they are ERRAND_KEPT_FD
+ *  and the ones behind it. */
+#define ERRAND_KEPT_MAX 4
+#define ERRAND_KEPT_FD  4
+struct errand *errand_start_keeping(bool (*deed)(void *context, struct error *err), void *context, const int *keep,
+                                    size_t count, struct error *err) MUST_USE;
 
 /** Readable (poll) when it has ended. */
 int errand_fd(const struct errand *errand) MUST_USE;

@@ -76,6 +76,7 @@ void sandbox_drop(struct sandboxes *all, struct sandbox *sandbox)
     if (sandbox->job)
         storage_job_cancel(sandbox->job);
     taking_cancel(all, sandbox, NULL);
+    looking_cancel(all, sandbox, NULL);
     if (sandbox->birth)
         birth_unmake(all, sandbox->birth);
     birth_free(sandbox->birth);
@@ -200,6 +201,7 @@ static void disappoint(struct sandboxes *all, struct sandbox *sandbox)
     struct error why = {0};
     error_set(&why, ERROR_GONE, "%s", sandbox->reason);
     taking_cancel(all, sandbox, &why);
+    looking_cancel(all, sandbox, &why);
     bool is_awaited = sandbox->state < SANDBOX_LIVE && sandbox->record.id[0];
     if (is_awaited && all->listener.not_born)
         all->listener.not_born(all->listener.context, sandbox->record.id, &why);
@@ -280,6 +282,10 @@ void sandboxes_event(struct sandboxes *all, enum sandbox_event event, uint32_t s
             birth_filled(all, sandbox);
         else
             taking_event(all, sandbox);
+        return;
+    case SANDBOX_LOOKED:
+        if (looking_fd(sandbox) >= 0 && is_readable(looking_fd(sandbox)))
+            looking_event(all, sandbox);
         return;
     default:
         return;

@@ -22,6 +22,7 @@
 #define SANDBOXES_WAKES_A_TURN 64  /* looked after in a turn because it is time: far fewer than ends are kept */
 #define SANDBOXES_BIRTHS_MAX   8   /* under way at once; others wait their turn */
 #define SANDBOXES_TAKINGS_MAX  16  /* snapshots under way at once */
+#define SANDBOXES_LOOKINGS_MAX 8   /* at evidence, at once */
 #define SANDBOXES_BIRTH_S      30  /* a birth that takes longer has failed */
 #define SANDBOXES_QUEUED_S     120 /* ... or that had no turn */
 #define SANDBOXES_FILLING_S    600 /* ... or whose snapshot was not copied */
@@ -69,6 +70,7 @@ struct sandbox {
     struct birth *birth;     /* until it lives */
     struct storage_job *job; /* FILLING */
     struct taking *taking;   /* LIVE */
+    struct looking *looking; /* LIVE */
     struct network *network; /* of one that has, or had, a way out; NULL */
     uint64_t egress_process; /* the parley-egress that has its sockets; 0 none */
     struct sandbox *next;    /* QUEUED */
@@ -86,7 +88,7 @@ struct sandbox_end {
 };
 
 /** What a descriptor of a slot is about. */
-enum sandbox_event { SANDBOX_INIT_ENDED = 1, SANDBOX_BIRTH, SANDBOX_JOB };
+enum sandbox_event { SANDBOX_INIT_ENDED = 1, SANDBOX_BIRTH, SANDBOX_JOB, SANDBOX_LOOKED };
 
 /** Who looks at descriptors: called with each new one, and again after each event of SANDBOX_BIRTH. To be told once: a
  *  descriptor stays readable, and closing ours does not end the watch while the front or a child has a copy. */
@@ -102,6 +104,8 @@ struct sandboxes_listener {
     void (*not_born)(void *context, const char *id, const struct error *why);
     /** `why` NULL: it is durable. */
     void (*kept)(void *context, const struct sandbox *sandbox, const struct taking *taking, const struct error *why);
+    /** What sandboxes_look found: `file` is the listener's; -1: `why`. */
+    void (*looked)(void *context, uint64_t request, int file, const struct error *why);
     void *context;
 };
 
@@ -141,7 +145,7 @@ struct sandboxes {
     uint32_t pool_count;   /* of which these are the pool's */
     uint32_t births;       /* FILLING, BORN or BECOMING, not the pool's */
     uint32_t pool_births;  /* BORN, the pool's */
-    uint32_t takings;
+    uint32_t takings, lookings;
     uint32_t wake_next; /* the slot where sandboxes_wake goes on */
     bool no_slot;       /* the queue's first found none: it waits until one is free */
     struct warm warm;
@@ -189,6 +193,10 @@ bool sandboxes_usage(struct sandboxes *all, const struct sandbox *sandbox, uint6
 /** Begins to keep what a living one has on disk, as `name`; the listener is told. ERROR_CONFLICT when it is there or
  * one is under way, ERROR_NO_CAPACITY. */
 bool sandboxes_keep(struct sandboxes *all, struct sandbox *sandbox, const char *name, uint64_t request,
+                    struct error *err) MUST_USE;
+/** Begins to look for evidence in a living one; the listener is told. ERROR_FORBIDDEN where it cannot be seen from
+ *  outside, ERROR_RATE_LIMITED. */
+bool sandboxes_look(struct sandboxes *all, struct sandbox *sandbox, const struct fl_evidence *asked, uint64_t request,
                     struct error *err) MUST_USE;
 /** Gives up the snapshot of that name, if it is being made: neither half of it stays, and the listener is told
  *  ERROR_CONFLICT. */

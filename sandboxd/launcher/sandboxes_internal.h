@@ -59,3 +59,9 @@ void ways_adopt(struct sandboxes *all, struct sandbox *sandbox);
 void taking_event(struct sandboxes *all, struct sandbox *sandbox);
 /** Gives it up; `why` NULL: nobody is told. */
 void taking_cancel(struct sandboxes *all, struct sandbox *sandbox, const struct error *why);
+
+/** The child that looks at it for evidence has ended; `looking_fd` (-1: there is none) is readable then. */
+void looking_event(struct sandboxes *all, struct sandbox *sandbox);
+int looking_fd(const struct sandbox *sandbox) MUST_USE;
+/** Gives it up; `why` NULL: nobody is told. */
+void looking_cancel(struct sandboxes *all, struct sandbox *sandbox, const struct error *why);

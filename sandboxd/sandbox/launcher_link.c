@@ -175,6 +175,8 @@ static void take_message(struct launcher_link *link, struct front_launcher_messa
         template_list_take(link->all->templates, &message->as.template);
     if (asked)
         take_facts(asked, message);
+    if (asked && message->type == FL_EVIDENT)
+        asked->fd = TAKE_FD(fds[0]);
     if (asked)
         verb_finish(asked, message->type == FL_REFUSED ? &message->as.refused : NULL);
 }

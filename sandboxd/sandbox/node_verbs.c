@@ -233,6 +233,25 @@ void sandboxes_drop_volume(struct sandboxes *all, const char *owner, const char 
 
 /* ---- the rest ---- */
 
+void sandboxes_evidence(struct sandboxes *all, const char *id, enum fl_evidence_part part, uint64_t skip, done_fn *done,
+                        void *cookie)
+{
+    struct error err = {0};
+    struct verb *verb = node_verb(all, id, done, cookie);
+    if (!is_living(verb))
+        return;
+    const char *detail = part == FL_EVIDENCE_FILES ? "part=files" : "part=processes";
+    if (skip == 0 && !sandbox_tell_change(all, verb->sandbox_id, "evidence", detail, NULL, &err)) {
+        verb_finish(verb, &err);
+        return;
+    }
+    struct front_launcher_message message = {.type = FL_EVIDENCE};
+    memcpy(message.as.evidence.id, verb->sandbox_id, sizeof message.as.evidence.id);
+    message.as.evidence.part = part;
+    message.as.evidence.skip = skip;
+    launcher_link_ask(all->launcher, &message, verb);
+}
+
 void sandboxes_metrics(struct sandboxes *all, const char *id, done_fn *done, void *cookie)
 {
     struct verb *verb = node_verb(all, id, done, cookie);

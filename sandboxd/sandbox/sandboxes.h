@@ -109,7 +109,7 @@ struct verb_answer {
     const struct sandbox_kept *kept;       /* of sandboxes_snapshot */
     const struct sandbox_metrics *metrics; /* of sandboxes_metrics */
     uint64_t disk_bytes;                   /* for metrics.c alone */
-    int fd;                                /* for ports.c alone: the callee's */
+    int fd;                                /* for ports.c, and of sandboxes_evidence: the callee's */
     const struct kernel_view *kernels;     /* of kernels.h */
     size_t kernel_count;
     bool is_new; /* kernels_create: it was not there before */
@@ -146,6 +146,11 @@ void sandboxes_pause(struct sandboxes *all, const char *id,
                      void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 void sandboxes_resume(struct sandboxes *all, const char *id,
                       void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
+
+/** What is in it, seen from outside and without waking it: a file of lines (evidence.h) in the answer, those items left
+ *  out that are in pages before. Recorded as "evidence". NOT_FOUND, GONE; FORBIDDEN, RATE_LIMITED: the launcher's. */
+void sandboxes_evidence(struct sandboxes *all, const char *id, enum fl_evidence_part part, uint64_t skip,
+                        void (*done)(void *cookie, const struct verb_answer *answer), void *cookie);
 
 /** Keeps what is on its disk as `snapshot` ("snp_..."); nothing of it runs meanwhile, and verbs that need it wait.
  * Errors as of a pause, CONFLICT while another is made, and the launcher's. */

@@ -105,10 +105,11 @@ static void node_answered(void *cookie, const json_t *reply, const struct error 
 {
     struct incident_question *q = cookie;
     json_decref(TAKE(q->answer));
-    if (err->kind == ERROR_NONE)
-        q->answer = json_deep_copy(reply);
-    else
+    if (err->kind != ERROR_NONE)
         q->refusal = *err;
+    else
+        q->answer = json_deep_copy(reply);
+    json_object_del(q->answer, "ok"); /* of the node's messages, not of the evidence */
     q->answered(q->cookie, q);
 }
 

@@ -187,6 +187,13 @@ bool cgroup_slot_open_stats(const struct cgroup_layout *layout, uint32_t slot, i
     return true;
 }
 
+int cgroup_slot_open_run(const struct cgroup_layout *layout, uint32_t slot, struct error *err)
+{
+    char path[PATH_BYTES];
+    slot_path(path, layout->unified, slot, "/run");
+    return open_folder(AT_FDCWD, path, err);
+}
+
 bool cgroup_slot_has_init(const struct cgroup_layout *layout, uint32_t slot, pid_t pid)
 {
     char path[PATH_BYTES];

@@ -42,6 +42,9 @@ bool cgroup_slot_limit(const struct cgroup_layout *layout, uint32_t slot, const 
 bool cgroup_slot_open_stats(const struct cgroup_layout *layout, uint32_t slot, int stats[ISOLATION_STATS],
                             struct error *err) MUST_USE;
 
+/** The slot's `run`, O_DIRECTORY, the caller's; -1 with err. */
+int cgroup_slot_open_run(const struct cgroup_layout *layout, uint32_t slot, struct error *err) MUST_USE;
+
 /** Whether `pid` is in the slot's `init`. */
 bool cgroup_slot_has_init(const struct cgroup_layout *layout, uint32_t slot, pid_t pid) MUST_USE;
 

@@ -258,6 +258,11 @@ bool namespaces_remove(uint32_t slot, struct error *err)
     return cgroup_slot_remove(&host.layout, slot, err);
 }
 
+static int open_group(uint32_t slot, struct error *err)
+{
+    return cgroup_slot_open_run(&host.layout, slot, err);
+}
+
 size_t namespaces_list(uint32_t *slots, size_t max)
 {
     return cgroup_slot_list(&host.layout, slots, max);
@@ -314,6 +319,7 @@ const struct isolation_backend isolation_namespaces = {.name = "namespaces",
                                                        .become = namespaces_become,
                                                        .is_ready = namespaces_is_ready,
                                                        .limit = namespaces_limit,
+                                                       .open_group = open_group,
                                                        .adopt = namespaces_adopt,
                                                        .kill = namespaces_kill,
                                                        .remove = namespaces_remove,

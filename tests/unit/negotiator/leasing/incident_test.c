@@ -334,7 +334,7 @@ static void test_evidence(struct world *world)
           text_copy(again->position, sizeof again->position, "17"));
     AUTO(incident_question) *q = incident_ask(world, again);
     CHECK_TEXT(q->refusal.message, "");
-    CHECK(json_is_true(json_object_get(q->answer, "ok")));
+    CHECK(json_is_object(json_object_get(q->answer, "sandbox")) && !json_object_get(q->answer, "ok"));
     json_t *call = world_last_call(world, "evidence");
     CHECK_TEXT(json_string_value(json_object_get(call, "position")), "17");
     CHECK_TEXT(json_string_value(json_object_get(call, "part")), "files");
