@@ -63,8 +63,8 @@ static void test_sizes(void)
     CHECK(!front_launcher_check(&message, size + 1, 0, FL_FROM_FRONT, &err));
     CHECK(!front_launcher_check(&message, 3, 0, FL_FROM_FRONT, &err));
     CHECK(front_launcher_size(0) == 0);
-    CHECK(front_launcher_size(FL_TEMPLATE + 1) == 0);
-    for (uint32_t type = FL_READY; type <= FL_TEMPLATE; type++)
+    CHECK(front_launcher_size(FL_EVIDENT + 1) == 0);
+    for (uint32_t type = FL_READY; type <= FL_EVIDENT; type++)
         CHECK(front_launcher_size(type) >= 16 && front_launcher_size(type) <= sizeof message);
 }
 
@@ -81,6 +81,14 @@ static void test_directions(void)
     message = (struct front_launcher_message){.type = FL_READY};
     CHECK(passes(&message, 0, FL_FROM_FRONT));
     CHECK(!passes(&message, 1, FL_FROM_FRONT));
+    message = (struct front_launcher_message){.type = FL_EVIDENT};
+    CHECK(passes(&message, 1, FL_FROM_LAUNCHER) && !passes(&message, 0, FL_FROM_LAUNCHER));
+    CHECK(!passes(&message, 2, FL_FROM_LAUNCHER) && !passes(&message, 1, FL_FROM_FRONT));
+    message = (struct front_launcher_message){.type = FL_EVIDENCE, .as.evidence.part = FL_EVIDENCE_FILES};
+    memcpy(message.as.evidence.id, ID, sizeof ID);
+    CHECK(passes(&message, 0, FL_FROM_FRONT) && !passes(&message, 1, FL_FROM_FRONT));
+    message.as.evidence.part = FL_EVIDENCE_FILES + 1;
+    CHECK(!passes(&message, 0, FL_FROM_FRONT));
 }
 
 static void test_texts(void)
