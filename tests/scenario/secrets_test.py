@@ -41,7 +41,7 @@ class Run:
         os.chdir(self.folder)  # where cores of the programs would be, as core_pattern is on most machines
         try:
             resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            self.deployment = Deployment(PARLEY_LOG_LEVEL="debug", PARLEY_AUTH_FAILURES_PER_MINUTE="0")
+            self.deployment = Deployment(tls=True, PARLEY_LOG_LEVEL="debug", PARLEY_AUTH_FAILURES_PER_MINUTE="0")
         finally:
             os.chdir(before)
         with open(self.deployment.state + "/negotiator/master.key", "rb") as key:
@@ -160,6 +160,11 @@ def webhook_secrets(run):
     return None if made.status == 404 else [made.json.get("secret") or made.json["webhook"]["secret"]]
 
 
+def tls_keys(run):
+    """A line of each private key's PEM: of the server and of the authority."""
+    return [read_text(f"{run.deployment.state}/tls/{name}.key").splitlines()[2] for name in ("server", "ca")]
+
+
 # name, who makes them, files that may hold them (of the deployment's folder)
 KINDS = (
     ("the first API key", admin_key, ("state/admin.key",) + OWN_FILES),
@@ -173,6 +178,7 @@ KINDS = (
     ("a user's API key", user_keys, ()),
     ("a login token", login_tokens, ()),
     ("a webhook's secret", webhook_secrets, ()),
+    ("a TLS key", tls_keys, ("state/tls/*.key",)),
 )
 
 
@@ -180,6 +186,7 @@ def forms(secret):
     """What is looked for: of a token its MAC, without which the rest is of no use; of a key its random part; of bytes every
     way to write them."""
     if isinstance(secret, bytes):
+        assert len(secret) >= SHORT, "too short to be a secret"
         return {secret, secret.hex().encode(), secret.hex().upper().encode(), b64(secret).encode(),
                 base64.b64encode(secret).rstrip(b"=")}
     part = secret.rsplit(".", 1)[-1]
@@ -311,9 +318,9 @@ class Secrets(unittest.TestCase):
                 cls.missing.append(name)
             else:
                 cls.made[name] = secrets
-        for secrets in cls.made.values():
-            for secret in secrets:
-                if isinstance(secret, str):
+        for name, secrets in cls.made.items():
+            for secret in secrets[-1:]:
+                if isinstance(secret, str) and name != "a TLS key":  # nothing that one would show a server
                     use_wrongly(cls.run_, secret)
         for name in ("the first API key", "a capability", "a share"):
             use_the_cli(cls.run_, cls.made[name][-1])
