@@ -354,7 +354,9 @@ static enum kv_outcome refuse(struct work *work, const struct keying *k)
     AUTO(kv_change) *own_change = kv_change_new();
     struct work own = *work;
     own.change = own_change;
-    return !changes(k) || (audit(&own, k, NULL) && store_apply(&own) == KV_APPLIED) ? KV_APPLIED : KV_FAILED;
+    if (!changes(k))
+        return KV_APPLIED;
+    return audit(&own, k, NULL) ? store_apply(&own) : KV_FAILED;
 }
 
 static enum kv_outcome keying_rule(struct kv *kv, void *argument, struct error *err)

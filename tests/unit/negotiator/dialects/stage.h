@@ -211,6 +211,7 @@ static void stage_open(void)
     stage.leasing = leasing_new(&(struct leasing_options){
         .ledger = stage.ledger,
         .master = &stage.master,
+        .principals = stage.principals,
         .deployment = "dep_aaaaaaaaaaaaaaaaaaaa",
         .nodes = plane_nodes(stage.fleet),
         .limits = {.ttl_default_s = 900,

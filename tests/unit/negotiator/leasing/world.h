@@ -48,6 +48,7 @@ struct world {
     struct ledger *ledger;
     struct leasing *leasing;
     struct leasing *before; /* of a start before: NULL when there was none */
+    struct principal_table *principals;
     struct key master;
     unsigned conflict_percent;
 };
@@ -200,6 +201,7 @@ static struct leasing *world_leasing(struct world *world)
                                                             .max_lifetime_max_s = 86400,
                                                             .resources = {.cpu_milli = 1000, .memory_mb = 512, .disk_mb = 1024, .pids = 256}},
                                                  .policy = {.snapshots_max = 5, .volumes_max = 3},
+                                                 .principals = world->principals,
                                                  .wall_ms = world_clock});
 }
 
@@ -264,6 +266,8 @@ static struct world *world_new(unsigned conflict_percent)
     world->log = json_array();
     world->life = NODE_ALIVE;
     world->conflict_percent = conflict_percent;
+    world->principals = principal_table_new(&world->master);
+    principal_table_set_clock(world->principals, world_clock);
     world->kv = kv_memory_new(conflict_percent, 42);
     world_begin(world);
     CHECK(pthread_create(&world->node, NULL, fake_node, world) == 0);
@@ -306,6 +310,7 @@ static void world_free(struct world *world)
     ledger_stop(world->ledger);
     leasing_free(world->leasing);
     leasing_free(world->before);
+    principal_table_free(world->principals);
     for (struct fake_call *next, *each = world->first; each; each = next) { /* of answers that came last */
         next = each->next;
         json_decref(each->message);
@@ -412,6 +417,7 @@ struct asked {
     enum role role;  /* default (0) is viewer: see ask() */
     bool viewer;
     const char *owner, *thread, *once, *body;
+    const char *key; /* id of the API key that is shown; NULL none */
     struct wanted wanted;
 };
 
@@ -423,6 +429,7 @@ static struct negotiation *make_negotiation(struct attempt *attempt, const struc
     n->wanted = asked->wanted;
     CHECK(text_copy(n->caller.principal.name, PRINCIPAL_BYTES, asked->who ? asked->who : "ada") &&
           text_copy(n->caller.owner, PRINCIPAL_BYTES, asked->owner ? asked->owner : "") &&
+          text_copy(n->caller.principal.key_id, RANDOM_ID_BYTES, asked->key ? asked->key : "") &&
           text_copy(n->thread_id, sizeof n->thread_id, asked->thread) &&
           text_copy(n->idempotency, sizeof n->idempotency, asked->once ? asked->once : "") &&
           text_copy(n->body_hash, sizeof n->body_hash, asked->body ? asked->body : ""));
