@@ -14,6 +14,7 @@
 #include "shared/base/notify.h"
 
 #include <errno.h>
+#include <openssl/ssl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ struct service {
     struct ledger *ledger;
     struct leasing *leasing;
     struct http_tls *tls; /* NULL: plain HTTP */
+    struct ssl_ctx_st *upstream_tls; /* for requests that go on to nodes */
     struct http_server *server;
     struct plane plane;
     struct notify notify; /* who started us, if that wants to know */
@@ -139,6 +141,9 @@ static bool open_tls(struct service *service, struct error *err)
     const struct settings *settings = &service->settings;
     if (!trust_set(settings->tls_ca, NULL, err))
         return false;
+    service->upstream_tls = trust_context(err);
+    if (service->upstream_tls == NULL)
+        return false;
     if (settings->tls_cert)
         service->tls = http_tls_open(settings->tls_cert, settings->tls_key, err);
     return service->tls != NULL || settings->tls_cert == NULL;
@@ -208,6 +213,7 @@ static bool start_server(struct service *service, struct error *err)
     struct http_server_options options = {.host = settings->host,
                                           .port = (uint16_t)settings->port,
                                           .tls = service->tls,
+                                          .upstream_tls = service->upstream_tls,
                                           .loops = loop_count(settings),
                                           .name = "negotiator",
                                           .authorize = plane_authorize,
@@ -256,6 +262,7 @@ static void stop(struct service *service)
     leasing_free(service->leasing); /* its last answers are posts to loops, which the server frees */
     http_server_free(service->server);
     http_tls_free(service->tls);
+    SSL_CTX_free(service->upstream_tls);
     fleet_free(service->fleet);
     events_hub_free(service->hub); /* requests that end leave it */
     principal_table_free(service->principals);

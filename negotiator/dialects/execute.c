@@ -84,7 +84,7 @@ static unsigned elapsed_ms(const struct once *once)
     return (unsigned)((clock_boot_ns() - once->begun_ns) / 1000000);
 }
 
-static void pass_on(struct http_request *request, struct once *once, int upstream, const char *authority,
+static void pass_on(struct http_request *request, struct once *once, const struct fleet_dialled *node,
                     const char *token)
 {
     char elapsed[16], bearer[CAPABILITY_TEXT_BYTES + 8];
@@ -98,9 +98,10 @@ static void pass_on(struct http_request *request, struct once *once, int upstrea
                                         {"X-Parley-Elapsed-Ms", elapsed},
                                         {"traceparent", traceparent},
                                         {"tracestate", http_request_tracestate(request)}};
-    const struct http_proxy_order order = {.upstream = upstream,
+    const struct http_proxy_order order = {.upstream = node->socket,
+                                           .upstream_tls = node->is_tls ? node->host : NULL,
                                            .target = target,
-                                           .host = authority,
+                                           .host = node->authority,
                                            .headers = headers,
                                            .header_count = sizeof headers / sizeof *headers,
                                            .head_timeout_ms = (unsigned)(once->timeout_s * 1000) + LATE_MS,
@@ -129,19 +130,19 @@ static void on_granted(void *cookie)
     }
     const struct negotiation *n = once->granted;
     struct http_request *request = http_request_find(once->loop, once->request);
-    char token[CAPABILITY_TEXT_BYTES], authority[DIAL_AUTHORITY_BYTES];
-    int upstream = -1;
+    char token[CAPABILITY_TEXT_BYTES];
+    struct fleet_dialled node = {.socket = -1};
     struct error err = n->refusal;
     loop_timer_cancel(TAKE(once->timer));
     bool is_granted = n->refusal.kind == ERROR_NONE;
     bool goes_on = is_granted && request && leasing_mint(once->plane->leasing, n, token, &err) &&
-                   fleet_dial(once->plane->fleet, n->sandbox.node, &upstream, authority, &err);
+                   fleet_dial(once->plane->fleet, n->sandbox.node, &node, &err);
     if (is_granted && !goes_on)
         release(once);
     if (request)
         http_request_when_gone(request, NULL, NULL);
     if (goes_on)
-        pass_on(request, once, upstream, authority, token);
+        pass_on(request, once, &node, token);
     else if (request)
         refuse(request, once, &err);
     else

@@ -13,21 +13,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const char SCHEME[] = "http://";
+static const char SCHEME[] = "http://", TLS_SCHEME[] = "https://";
 static const uint64_t AGAIN_NS = UINT64_C(60) * 1000000000;
 
 struct place {
     char authority[DIAL_AUTHORITY_BYTES];
     char host[DIAL_AUTHORITY_BYTES];
     char port[6];
+    bool is_tls;
 };
 
-/* "http://host:port", "http://[::1]:port". */
+/* "http://host:port", "https://[::1]:port". */
 static bool parse(struct place *place, const char *url, struct error *err)
 {
-    if (!text_starts_with(url, SCHEME))
-        return error_set(err, ERROR_INVALID, "%.100s is not an http URL", url);
-    const char *at = url + sizeof SCHEME - 1;
+    place->is_tls = text_starts_with(url, TLS_SCHEME);
+    if (!place->is_tls && !text_starts_with(url, SCHEME))
+        return error_set(err, ERROR_INVALID, "%.100s is neither an http nor an https URL", url);
+    const char *at = url + (place->is_tls ? sizeof TLS_SCHEME : sizeof SCHEME) - 1;
     size_t length = strcspn(at, "/");
     bool fits = text_format(place->authority, sizeof place->authority, "%.*s", (int)length, at);
     const char *end = place->authority[0] == '[' ? strchr(place->authority, ']') : NULL;
@@ -35,7 +37,7 @@ static bool parse(struct place *place, const char *url, struct error *err)
     const char *from = end ? place->authority + 1 : place->authority;
     const char *to = end ? end : colon ? colon : place->authority + strlen(place->authority);
     fits = fits && text_format(place->host, sizeof place->host, "%.*s", (int)(to - from), from) &&
-           text_copy(place->port, sizeof place->port, colon ? colon + 1 : "80");
+           text_copy(place->port, sizeof place->port, colon ? colon + 1 : place->is_tls ? "443" : "80");
     return fits || error_set(err, ERROR_INVALID, "%.100s is not an http URL", url);
 }
 
@@ -89,8 +91,7 @@ static bool find(struct fleet *fleet, const char *name, struct fleet_peer *peer,
            ((peer->size > 0 && strcmp(peer->url, url) == 0) || resolve(peer, place, AI_NUMERICHOST, err));
 }
 
-bool fleet_dial(struct fleet *fleet, const char *node, int *made, char authority[static DIAL_AUTHORITY_BYTES],
-                struct error *err)
+bool fleet_dial(struct fleet *fleet, const char *node, struct fleet_dialled *dialled, struct error *err)
 {
     struct fleet_peer peer = {.size = 0};
     struct place place;
@@ -103,7 +104,9 @@ bool fleet_dial(struct fleet *fleet, const char *node, int *made, char authority
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (connect(fd, (const struct sockaddr *)&peer.address, peer.size) != 0 && errno != EINPROGRESS)
         return error_set_errno(err, ERROR_NODE_UNREACHABLE, "connect to node %s", node);
-    memcpy(authority, place.authority, DIAL_AUTHORITY_BYTES);
-    *made = TAKE_FD(fd);
+    memcpy(dialled->authority, place.authority, DIAL_AUTHORITY_BYTES);
+    memcpy(dialled->host, place.host, DIAL_AUTHORITY_BYTES);
+    dialled->is_tls = place.is_tls;
+    dialled->socket = TAKE_FD(fd);
     return true;
 }

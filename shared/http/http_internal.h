@@ -79,6 +79,7 @@ struct http_worker {
     h2o_linklist_t doomed;      /* to be closed when nobody is inside of them */
     h2o_linklist_t orphans;     /* TLS of connections that have left, with bytes for the client */
     size_t orphan_count;
+    h2o_linklist_t dialled; /* TLS of ours, to upstreams */
     h2o_timeout_entry_t settle; /* goes through unguarded and doomed at the end of this turn */
     size_t connection_count;
     struct http_connection *current; /* the one whose bytes libh2o is handling; NULL once it is closed */

@@ -5,6 +5,7 @@
 #include "shared/base/fd.h"
 #include "shared/base/memory.h"
 #include "shared/http/proxy_internal.h"
+#include "shared/http/tls_relay.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +23,7 @@ void http_proxy_order_copy(struct http_proxy_order *to, const struct http_proxy_
     *to = *from;
     to->target = memory_string(from->target);
     to->host = memory_string(from->host);
+    to->upstream_tls = memory_string(from->upstream_tls);
     to->body = from->body_replaced ? memory_copy(from->body != NULL ? from->body : "", from->body_size) : NULL;
     struct http_pair *headers = memory_array(from->header_count + 1, sizeof *headers);
     for (size_t i = 0; i < from->header_count; i++)
@@ -38,6 +40,7 @@ void http_proxy_order_done(struct http_proxy_order *order)
     free((void *)(uintptr_t)order->headers);
     free((char *)(uintptr_t)order->target);
     free((char *)(uintptr_t)order->host);
+    free((char *)(uintptr_t)order->upstream_tls);
     free((void *)(uintptr_t)order->body);
 }
 
@@ -65,7 +68,8 @@ static void detach(struct http_relay *relay)
     request->pour.goes_on = false;
     if (relay->body == RELAY_BODY_POURED)
         http_pour_stop(request);
-    loop_watch_readable(relay->upstream, NULL, NULL);
+    if (relay->upstream != NULL)
+        loop_watch_readable(relay->upstream, NULL, NULL);
 }
 
 void http_relay_finish(struct http_relay *relay)
@@ -297,7 +301,10 @@ static struct loop_watch *watch_upstream(struct http_request *request, const str
     int flags = fcntl(order->upstream, F_GETFL);
     if (flags >= 0)
         (void)fcntl(order->upstream, F_SETFL, flags | O_NONBLOCK);
-    return loop_watch_new(request->worker->loop, order->upstream);
+    int upstream = order->upstream;
+    if (order->upstream_tls != NULL)
+        upstream = http_tls_relay_dial(request->worker, upstream, order->upstream_tls);
+    return upstream >= 0 ? loop_watch_new(request->worker->loop, upstream) : NULL;
 }
 
 void http_proxy(struct http_request *request, const struct http_proxy_order *order)
@@ -315,6 +322,12 @@ void http_proxy(struct http_request *request, const struct http_proxy_order *ord
     http_request_when_gone(request, on_gone, relay);
     struct error err;
     http_relay_choose_body(relay);
+    if (relay->upstream == NULL) {
+        error_set(&err, ERROR_NO_CAPACITY, "no room for another connection by TLS");
+        relay->order.stale = NULL;
+        http_relay_fail(relay, &err);
+        return;
+    }
     if (!http_relay_write_head(relay, &err) || !http_relay_start_body(relay, &err)) {
         relay->order.stale = NULL;
         http_relay_fail(relay, &err);

@@ -77,6 +77,7 @@ struct http_server_options {
     const char *host; /* address to listen on, "127.0.0.1"; NULL: none, connections come by http_server_serve */
     uint16_t port;    /* 0: any free one, see http_server_port */
     struct http_tls *tls; /* who it is to those that connect (not: http_server_serve); NULL: plain HTTP */
+    struct ssl_ctx_st *upstream_tls; /* OpenSSL's, of a client: for proxies to https (proxy.h); NULL: there are none */
     unsigned loops;   /* threads, 1..64 */
     const char *name; /* for the log's area */
     const struct http_route *routes;

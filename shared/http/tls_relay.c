@@ -5,12 +5,15 @@
 
 #include "shared/base/clock.h"
 #include "shared/base/fd.h"
+#include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/http/tls_internal.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <openssl/err.h>
+#include <openssl/x509v3.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -33,8 +36,10 @@ struct flow {
 
 struct http_tls_relay {
     struct http_worker *worker;
-    struct http_connection *connection; /* NULL: it has left */
-    h2o_linklist_t orphans;             /* linked when it has */
+    struct http_connection *connection; /* NULL: it has left, or was never there: dialled */
+    bool is_dialled;                    /* we are the client */
+    bool has_left;                      /* whoever is inside */
+    h2o_linklist_t orphans;             /* linked when it has; or with the others that were dialled */
     SSL *ssl;
     struct loop_watch *outside, *inside; /* NULL: closed */
     struct flow in, out;                 /* to the connection; to the client */
@@ -61,7 +66,7 @@ static void drop(struct http_tls_relay *relay)
     struct http_worker *worker = relay->worker;
     close_both(relay);
     h2o_linklist_unlink(&relay->orphans);
-    worker->orphan_count--;
+    worker->orphan_count -= relay->is_dialled ? 0 : 1;
     SSL_free(relay->ssl);
     free(relay->in.held);
     free(relay->out.held);
@@ -73,7 +78,7 @@ static void drop(struct http_tls_relay *relay)
 /* Nothing more goes either way. While there is a connection, it hears of it by its socket. */
 static void end(struct http_tls_relay *relay)
 {
-    if (relay->connection == NULL)
+    if (relay->has_left || relay->is_dialled)
         drop(relay);
     else
         close_both(relay);
@@ -112,6 +117,7 @@ static void look_again(struct http_tls_relay *relay, uint64_t at_ns)
 void http_tls_relay_left(struct http_tls_relay *relay)
 {
     relay->connection = NULL;
+    relay->has_left = true;
     relay->moved_ns = clock_boot_ns();
     h2o_linklist_insert(&relay->worker->orphans, &relay->orphans);
     relay->worker->orphan_count++;
@@ -168,6 +174,13 @@ static enum moved to_client(struct http_tls_relay *relay, const char *data, size
     return MOVED;
 }
 
+/* And not only for writing. */
+static bool is_closed(int inside)
+{
+    struct pollfd end = {.fd = inside};
+    return poll(&end, 1, 0) == 1 && (end.revents & (POLLHUP | POLLERR)) != 0;
+}
+
 static enum moved piece_out(struct http_tls_relay *relay)
 {
     struct flow *flow = &relay->out;
@@ -183,6 +196,8 @@ static enum moved piece_out(struct http_tls_relay *relay)
         return to_client(relay, piece, (size_t)got);
     /* A reset: the connection closed its end and left bytes unread. What it sent came before. */
     flow->is_over = got == 0 || (errno != EAGAIN && errno != EINTR);
+    if (flow->is_over && relay->is_dialled)
+        relay->has_left = is_closed(loop_watch_fd(relay->inside));
     return WAITS;
 }
 
@@ -202,7 +217,7 @@ static bool to_connection(struct http_tls_relay *relay, const char *data, size_t
 static enum moved piece_in(struct http_tls_relay *relay)
 {
     struct flow *flow = &relay->in;
-    if (flow->held != NULL && relay->connection != NULL) {
+    if (flow->held != NULL && !relay->has_left) {
         AUTO_FREE char *held = TAKE(flow->held);
         bool is_taken = to_connection(relay, held + flow->held_at, flow->held_size - flow->held_at);
         return is_taken && flow->held != NULL ? WAITS : MOVED;
@@ -214,7 +229,7 @@ static enum moved piece_in(struct http_tls_relay *relay)
     ERR_clear_error();
     int result = SSL_read_ex(relay->ssl, piece, sizeof piece, &got);
     if (result == 1) {
-        if (relay->connection != NULL) /* else it is thrown away, as a connection that lingers does */
+        if (!relay->has_left) /* else it is thrown away, as a connection that lingers does */
             (void)to_connection(relay, piece, got);
         return flow->held != NULL ? WAITS : MOVED;
     }
@@ -238,11 +253,15 @@ static void say_in_clear(const struct http_tls_relay *relay)
 static bool shake(struct http_tls_relay *relay)
 {
     ERR_clear_error();
-    int result = SSL_accept(relay->ssl);
+    int result = SSL_do_handshake(relay->ssl);
     relay->is_shaken = result == 1;
     if (relay->is_shaken || judge(relay, result) == WAITS)
         return true;
-    say_in_clear(relay);
+    if (relay->is_dialled)
+        log_warn("tls", "what is called by https does not prove who it is: %s",
+                 X509_verify_cert_error_string(SSL_get_verify_result(relay->ssl)));
+    else
+        say_in_clear(relay);
     return false;
 }
 
@@ -273,7 +292,7 @@ static void tell_ends(struct http_tls_relay *relay)
 
 static void wait(struct http_tls_relay *relay)
 {
-    bool is_blocked = relay->in.held != NULL && relay->connection != NULL;
+    bool is_blocked = relay->in.held != NULL && !relay->has_left;
     bool hears_client = !relay->is_shaken || (!relay->in.is_over && !is_blocked);
     bool hears_connection = relay->is_shaken && !relay->out.is_over && relay->out.held == NULL;
     loop_watch_readable(relay->outside, hears_client ? on_ready : NULL, relay);
@@ -287,7 +306,9 @@ static void wait(struct http_tls_relay *relay)
 /* What is left once the connection is gone: true when that is nothing, or nobody wants it. */
 static bool is_through(struct http_tls_relay *relay)
 {
-    if (relay->connection != NULL)
+    if (relay->is_dialled)
+        return relay->has_left ? relay->out.held == NULL : relay->in.is_told && relay->out.is_told;
+    if (!relay->has_left)
         return false;
     if (!relay->is_shaken || (relay->out.is_told && relay->in.is_over))
         return true;
@@ -361,6 +382,41 @@ void http_tls_relay_start(struct http_worker *worker, int fd)
     } else {
         pump(relay);
     }
+}
+
+static bool expect(SSL *ssl, const char *name)
+{
+    SSL_set_connect_state(ssl);
+    if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name) == 1)
+        return true;
+    ERR_clear_error();
+    return SSL_set1_host(ssl, name) == 1 && SSL_set_tlsext_host_name(ssl, name) == 1;
+}
+
+int http_tls_relay_dial(struct http_worker *worker, int fd, const char *name)
+{
+    AUTO_FD int server = fd;
+    int pair[2];
+    SSL *ssl = worker->server->options.upstream_tls != NULL ? SSL_new(worker->server->options.upstream_tls) : NULL;
+    if (ssl == NULL || SSL_set_fd(ssl, server) != 1 || !expect(ssl, name) ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
+        SSL_free(ssl);
+        return -1;
+    }
+    set_options(server, pair);
+    struct http_tls_relay *relay = memory_new(sizeof *relay);
+    *relay = (struct http_tls_relay){.worker = worker, .ssl = ssl, .is_dialled = true};
+    relay->outside = loop_watch_new(worker->loop, TAKE_FD(server));
+    relay->inside = loop_watch_new(worker->loop, pair[1]);
+    h2o_linklist_insert(&worker->dialled, &relay->orphans);
+    look_again(relay, clock_boot_ns()); /* not now: failing would free what the caller builds on */
+    return pair[0];
+}
+
+void http_tls_relay_drop_dialled(struct http_worker *worker)
+{
+    while (!h2o_linklist_is_empty(&worker->dialled))
+        drop(HTTP_OWNER(struct http_tls_relay, orphans, worker->dialled.next));
 }
 
 int http_tls_relay_fd(const struct http_tls_relay *relay)

@@ -9,6 +9,14 @@ struct http_tls_relay;
 /** Begins the handshake with a client that was accepted (`fd` is taken) and serves it as a connection. */
 void http_tls_relay_start(struct http_worker *worker, int fd);
 
+/** The other way round: TLS as a client over `fd` (taken; connect(2) may be under way) with the server's
+ *  options.upstream_tls, to who proves to be `name`. Returns the inner end of a socket pair, the caller's, which ends
+ *  without a byte when there is no such proof; -1 (fd closed) when descriptors or memory are out. */
+int http_tls_relay_dial(struct http_worker *worker, int fd, const char *name) MUST_USE;
+
+/** Ends all that were dialled: nothing uses them any more. */
+void http_tls_relay_drop_dialled(struct http_worker *worker);
+
 /** The connection has closed its end: what it sent still goes out, for as long as the client takes it. */
 void http_tls_relay_left(struct http_tls_relay *relay);
 

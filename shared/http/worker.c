@@ -131,8 +131,10 @@ static void on_settle(h2o_timeout_entry_t *entry)
         return;
     if (worker->is_stopping && !worker->is_idle_told)
         tell_idle(worker);
-    if (worker->is_ending)
-        loop_end(worker->loop);
+    if (!worker->is_ending)
+        return;
+    http_tls_relay_drop_dialled(worker);
+    loop_end(worker->loop);
 }
 
 static void open_worker(struct http_worker *worker)
@@ -143,6 +145,7 @@ static void open_worker(struct http_worker *worker)
     h2o_linklist_init_anchor(&worker->unguarded);
     h2o_linklist_init_anchor(&worker->doomed);
     h2o_linklist_init_anchor(&worker->orphans);
+    h2o_linklist_init_anchor(&worker->dialled);
     h2o_context_init(&worker->context, worker->loop->evloop, &server->config);
     worker->settle.cb = on_settle;
     worker->accept = (h2o_accept_ctx_t){.ctx = &worker->context, .hosts = server->config.hosts};

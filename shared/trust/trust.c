@@ -5,6 +5,7 @@
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
+#include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
@@ -153,6 +154,38 @@ void trust_apply(CURL *curl)
         return;
     struct curl_blob blob = {trusted.authorities, trusted.authorities_bytes, CURL_BLOB_NOCOPY};
     curl_easy_setopt(curl, CURLOPT_CAINFO_BLOB, &blob);
+}
+
+static bool add_authorities(SSL_CTX *context)
+{
+    if (trusted.authorities == NULL)
+        return SSL_CTX_set_default_verify_paths(context) == 1;
+    BIO *bio = BIO_new_mem_buf(trusted.authorities, (int)trusted.authorities_bytes);
+    X509_STORE *store = SSL_CTX_get_cert_store(context);
+    bool is_good = bio != NULL;
+    for (X509 *one; is_good && (one = PEM_read_bio_X509(bio, NULL, NULL, NULL)) != NULL; X509_free(one))
+        is_good = X509_STORE_add_cert(store, one) == 1;
+    ERR_clear_error();
+    BIO_free(bio);
+    return is_good;
+}
+
+SSL_CTX *trust_context(struct error *err)
+{
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    bool is_good = context != NULL && SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1 &&
+                   add_authorities(context);
+    if (is_good) {
+        SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+        SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+        SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
+        SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                      SSL_MODE_RELEASE_BUFFERS);
+        return context;
+    }
+    SSL_CTX_free(context);
+    error_set(err, ERROR_INTERNAL, "OpenSSL makes no context for calls");
+    return NULL;
 }
 
 bool trust_refused(CURLcode code, const char *host, struct error *err)

@@ -19,6 +19,10 @@ bool trust_set(const char *ca_file, const char *fingerprint, struct error *err) 
 /** Lets a transfer follow it. */
 void trust_apply(CURL *curl);
 
+/** A client's context of OpenSSL that believes the authorities alone, for connections that libcurl does not make; the
+ *  caller frees it (SSL_CTX_free), and says which name it expects. ERROR_INTERNAL. */
+struct ssl_ctx_st *trust_context(struct error *err) MUST_USE;
+
 /** After a transfer of this thread has failed: true, and why, if it did because of trust; both fingerprints are told
  *  when the one expected did not come. */
 bool trust_refused(CURLcode code, const char *host, struct error *err);
