@@ -65,7 +65,8 @@ static bool judge(struct work *work, struct refreshing *r, struct presented *pre
                          "a share for whoever holds its token cannot be refreshed; ask for another one");
     if (strcmp(claims->principal, n->caller.principal.name) != 0 || strcmp(claims->thread_id, n->thread_id) != 0)
         return error_set(&n->refusal, ERROR_NOT_FOUND, "this is no token of thread %s", n->thread_id);
-    if (!sharing_owner(work, claims, r->owner) || !is_actors(r, claims) || !store_get_lease(work, r->owner, n->thread_id, &n->lease))
+    if (!sharing_owner(work, claims, r->owner) || !is_actors(r, claims) ||
+        !store_get_lease(work, r->owner, n->thread_id, &n->lease))
         return false;
     bool lives = n->lease.revision > 0 && strcmp(n->lease.id, claims->lease) == 0 &&
                  strcmp(n->lease.sandbox_id, claims->sandbox_id) == 0 && sandbox_is_live(&presented->sandbox) &&
