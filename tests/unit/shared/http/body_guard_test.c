@@ -91,7 +91,7 @@ static void test_refused_size(void)
     }
     client_say(fd, "0\r\n\r\n");
     static char large[(1 << 20) + 4096];
-    client_read_all(fd, large, sizeof large, 3000);
+    client_read_all(fd, large, sizeof large, 60000);
     CHECK(strncmp(large, "HTTP/1.1 200", 12) == 0);
     CHECK(strstr(large, "Content-Length: 1048576\r\n") != NULL);
     close(fd);
@@ -174,7 +174,7 @@ static void test_budget(void)
     CHECK(push(first, 40000000, false) >= 40000000);
     client_say(second, head);
     push(second, 41943040, false);
-    client_read_all(second, reply, sizeof reply, 3000);
+    client_read_all(second, reply, sizeof reply, 60000);
     CHECK(strncmp(reply, "HTTP/1.1 503 ", 13) == 0);
     CHECK(strstr(reply, "Retry-After: 1\r\n") != NULL);
     close(second);
