@@ -12,8 +12,8 @@ struct attenuation {
     const char *note;     /* 1 to 64 of A-Za-z0-9 ._:/-: for the audit; proves nothing */
 };
 
-/** The narrowed token, a secret that the caller frees. NULL: ERROR_INVALID when `token` is none, the link would widen it,
- *  has nothing in it, or is the ninth. It can be used at once, not be refreshed, and goes when the token it was made of
- *  is revoked. Any thread; no call, no key. */
+/** The narrowed token, a secret that the caller frees. NULL: ERROR_INVALID when `token` is none, the link would widen
+ * it, has nothing in it, or is the ninth. It can be used at once, not be refreshed, and goes when the token it was made
+ * of is revoked. Any thread; no call, no key. */
 char *attenuate(const char *token, const struct attenuation *attenuation, struct error *err)
     __attribute__((warn_unused_result));

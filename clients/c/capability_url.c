@@ -43,8 +43,9 @@ bool capability_url_grant(struct grant *grant, const struct place *place, struct
     char token[CAPABILITY_TEXT_BYTES], scopes[SCOPE_TEXT_BYTES];
     struct capability_claims claims;
     if (!read_token(url, token, &claims))
-        return error_set(err, ERROR_INVALID,
-                         "this is no capability URL: it looks like http://host:port/c/<token>/, with nothing behind it");
+        return error_set(
+            err, ERROR_INVALID,
+            "this is no capability URL: it looks like http://host:port/c/<token>/, with nothing behind it");
     int base = (int)(token_in(url) - url - (int)sizeof BEFORE_TOKEN + 1);
     bool renews = place->api_key && claims.link_count == 0 && !text_starts_with(claims.principal, NOBODYS);
     int64_t expires_ms = claims.expires_at * 1000, life_ms = expires_ms - claims.issued_at * 1000;

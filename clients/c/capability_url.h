@@ -1,5 +1,6 @@
 /** capability_url.h - a capability URL ("https://host:port/c/<token>/"): all that somebody needs for a sandbox that is
- *  shared with them, in one text. A place that was loaded with one gives its grant for every thread that is asked for. */
+ *  shared with them, in one text. A place that was loaded with one gives its grant for every thread that is asked for.
+ */
 #pragma once
 
 #include "clients/c/grant.h"

@@ -112,9 +112,9 @@ static bool get_by_url(struct grant *grant, const struct place *place, const str
         *grant = found;
     else
         grant_done(&found);
-    return good || error_set(err, refusal.kind ? refusal.kind : ERROR_TOKEN_EXPIRED, "%s",
-                             refusal.kind ? refusal.message
-                                          : "the time of this capability URL is over; ask for another");
+    return good ||
+           error_set(err, refusal.kind ? refusal.kind : ERROR_TOKEN_EXPIRED, "%s",
+                     refusal.kind ? refusal.message : "the time of this capability URL is over; ask for another");
 }
 
 bool grant_get(struct grant *grant, const struct place *place, const struct grant_request *request, struct error *err)

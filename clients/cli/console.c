@@ -24,7 +24,7 @@ struct console {
     struct session *session;
     bool is_raw;
     uint64_t told_ns; /* boot time at which it was said that keys go nowhere */
-    bool input_over; /* nothing more is read */
+    bool input_over;  /* nothing more is read */
     struct local_tty_keys keys;
     struct local_tty_screen screen;
     uint64_t replayed_ns; /* boot time at which the last old byte came */
@@ -228,8 +228,8 @@ static bool turn(struct console *console, int signals, struct error *err)
     unsigned count = 1, output = 0, keys = 0;
     enum console_input input = console->wanted->input;
     bool drops = input == CONSOLE_NONE && console->is_raw && console->wanted->use == SESSION_WATCH;
-    bool reads = drops || (input != CONSOLE_NONE && !console->input_over &&
-                           session_room(console->session) >= KEYS_BYTES);
+    bool reads =
+        drops || (input != CONSOLE_NONE && !console->input_over && session_room(console->session) >= KEYS_BYTES);
     if (input == CONSOLE_PIPE && !session_facts(console->session)->started)
         reads = false;
     if (reads)

@@ -11,7 +11,8 @@
 
 static const char SHARE_HELP[] =
     "usage: parley share [options]\n\n"
-    "Lets somebody else into the thread's sandbox, with a token of its own that `parley unshare` ends without touching\n"
+    "Lets somebody else into the thread's sandbox, with a token of its own that `parley unshare` ends without "
+    "touching\n"
     "yours. Prints a capability URL (a secret): whoever has it may what the scopes say, with\n"
     "  parley attach --url URL             look at the newest terminal, with what it showed\n"
     "  parley run --url URL -- CMD         and cat, put, cp ..., as far as the scopes go\n\n"
@@ -23,24 +24,24 @@ static const char SHARE_HELP[] =
     "                     default, as long as the thread's lease\n"
     "  --agent ID         an agent acts with it, not a human: for the audit, and for what policy gives\n"
     "  --thread T         the conversation (default: the current folder's own)\n"
-    "  --principal P      of somebody else's thread; admins only\n" CLI_COMMON_HELP
-    "\nExamples:\n"
+    "  --principal P      of somebody else's thread; admins only\n" CLI_COMMON_HELP "\nExamples:\n"
     "  parley share                                     a link to look at this folder's terminal\n"
     "  parley share --to bob --scopes 'process fs:rw' --until 8h\n";
 
-static const char SHARES_HELP[] = "usage: parley shares [--thread T] [--principal P]\n\n"
-                                  "Who else has a way into the thread's sandbox: shares that can be used or renewed.\n\n"
-                                  "  --thread T         the conversation (default: the current folder's own)\n"
-                                  "  --principal P      of somebody else's thread; admins only\n" CLI_COMMON_HELP;
-
-static const char UNSHARE_HELP[] =
-    "usage: parley unshare [--thread T] [--principal P] ID... | --all\n\n"
-    "Ends shares, everywhere: every token of theirs is refused and its streams are cut; processes live on, and so do all\n"
-    "other tokens. `parley shares` lists them.\n\n"
-    "  --all              all of the thread\n"
+static const char SHARES_HELP[] =
+    "usage: parley shares [--thread T] [--principal P]\n\n"
+    "Who else has a way into the thread's sandbox: shares that can be used or renewed.\n\n"
     "  --thread T         the conversation (default: the current folder's own)\n"
-    "  --principal P      of somebody else's thread; admins only\n" CLI_COMMON_HELP
-    "\nExit status: 0 in force, 3 durable but not yet on every node.\n";
+    "  --principal P      of somebody else's thread; admins only\n" CLI_COMMON_HELP;
+
+static const char UNSHARE_HELP[] = "usage: parley unshare [--thread T] [--principal P] ID... | --all\n\n"
+                                   "Ends shares, everywhere: every token of theirs is refused and its streams are cut; "
+                                   "processes live on, and so do all\n"
+                                   "other tokens. `parley shares` lists them.\n\n"
+                                   "  --all              all of the thread\n"
+                                   "  --thread T         the conversation (default: the current folder's own)\n"
+                                   "  --principal P      of somebody else's thread; admins only\n" CLI_COMMON_HELP
+                                   "\nExit status: 0 in force, 3 durable but not yet on every node.\n";
 
 struct share_options {
     struct cli_common common;
@@ -67,7 +68,8 @@ static char *path_of(const struct share_options *options, const char *verb)
 static int fail(const struct error *err)
 {
     if (err->kind == ERROR_NOT_FOUND)
-        return cli_fail(err, "`parley shell` or `parley run` makes a sandbox; `parley shares` lists shares", CLI_FAILED);
+        return cli_fail(err, "`parley shell` or `parley run` makes a sandbox; `parley shares` lists shares",
+                        CLI_FAILED);
     return cli_fail_usual(err, CLI_FAILED);
 }
 
@@ -94,14 +96,11 @@ static int take_until(struct share_options *options, const char *text)
 
 static int read_share(struct share_options *options, int argc, char *argv[])
 {
-    static const struct option LONG[] = {{"to", required_argument, NULL, 'p'},
-                                         {"scopes", required_argument, NULL, 'S'},
-                                         {"ttl", required_argument, NULL, 'L'},
-                                         {"until", required_argument, NULL, 'u'},
-                                         {"agent", required_argument, NULL, 'a'},
-                                         {"thread", required_argument, NULL, 't'},
-                                         {"principal", required_argument, NULL, 'o'},
-                                         CLI_COMMON_OPTIONS};
+    static const struct option LONG[] = {
+        {"to", required_argument, NULL, 'p'},        {"scopes", required_argument, NULL, 'S'},
+        {"ttl", required_argument, NULL, 'L'},       {"until", required_argument, NULL, 'u'},
+        {"agent", required_argument, NULL, 'a'},     {"thread", required_argument, NULL, 't'},
+        {"principal", required_argument, NULL, 'o'}, CLI_COMMON_OPTIONS};
     int option, wrong = 0;
     while (!wrong && (option = getopt_long(argc, argv, "", LONG, NULL)) != -1) {
         if (cli_common(&options->common, option, SHARE_HELP))
@@ -242,7 +241,8 @@ static void print_row(const json_t *share)
     char token[24], end[24];
     AUTO_FREE char *id = cli_member(share, "id");
     const json_t *principal = json_object_get(share, "principal");
-    AUTO_FREE char *who = json_is_string(principal) ? cli_member(share, "principal") : memory_string("(the URL's holder)");
+    AUTO_FREE char *who =
+        json_is_string(principal) ? cli_member(share, "principal") : memory_string("(the URL's holder)");
     AUTO_FREE char *actor = cli_member(share, "actor");
     cli_print_when(token, json_string_value(json_object_get(share, "expires_at")));
     cli_print_when(end, json_string_value(json_object_get(share, "until")));
@@ -288,7 +288,7 @@ static int end_one(const struct share_options *options, const struct place *plac
     AUTO_FREE char *verb = negotiator_path("shares", id, NULL);
     AUTO_FREE char *path = path_of(options, verb);
     return negotiator_call(place, "DELETE", path, NULL, &reply, &err) ? revocation_show(reply, options->common.json)
-                                                                       : fail(&err);
+                                                                      : fail(&err);
 }
 
 static int end_all(const struct share_options *options, const struct place *place)

@@ -156,8 +156,7 @@ static bool add_owned(const struct finding *f, const char *principal, int64_t un
         !text_format(shared, sizeof shared, "shareto/%s/", principal))
         return error_set(f->work->err, ERROR_INTERNAL, "a key does not fit");
     if (!kv_range(f->work->kv, first, NULL, OWNED_MAX, note_owned, &walk, f->work->err) ||
-        (walk.count < OWNED_MAX &&
-         !kv_range(f->work->kv, shared, NULL, OWNED_MAX, note_shared, &walk, f->work->err)))
+        (walk.count < OWNED_MAX && !kv_range(f->work->kv, shared, NULL, OWNED_MAX, note_shared, &walk, f->work->err)))
         return false;
     if (walk.count == OWNED_MAX)
         return add_all_nodes(f, until);

@@ -125,8 +125,7 @@ bool share_each(struct work *work, const char *owner, const char *thread_id, boo
     for (size_t i = 0; i < walk.count; i++) {
         struct share_found found = {.created_ms = places[i].created_ms};
         bool holds = false;
-        if (!family_get(work, strrchr(places[i].row, '/') + 1, &found.family) ||
-            !judge(work, &found.family, &holds))
+        if (!family_get(work, strrchr(places[i].row, '/') + 1, &found.family) || !judge(work, &found.family, &holds))
             return false;
         if (holds && !visit(cookie, &found))
             return false;

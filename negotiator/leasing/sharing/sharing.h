@@ -1,6 +1,6 @@
 /** sharing.h - another's way into a thread's sandbox (protocol.md, 2, `share`): tokens of a family of their own, which
- *  the thread's owner grants and ends. The thread, its lease and its sandbox stay the owner's. Ledger thread. Private to
- *  leasing.
+ *  the thread's owner grants and ends. The thread, its lease and its sandbox stay the owner's. Ledger thread. Private
+ * to leasing.
  *
  *    family/<id>                     as of every grant, with `owner` and `share_until` (families.h)
  *    share/<owner>/<thread>/<id>     "<when it was made, ms>"; forgotten 120 s after its end
@@ -21,7 +21,8 @@ void share_submit(struct negotiation *negotiation);
 bool sharing_owner(struct work *work, const struct capability_claims *claims,
                    char owner[static PRINCIPAL_BYTES]) MUST_USE;
 
-/** Whether the sandbox is or was shared with that sub, as long as the sandbox is remembered. False: the store failed. */
+/** Whether the sandbox is or was shared with that sub, as long as the sandbox is remembered. False: the store failed.
+ */
 bool sharing_is_with(struct work *work, const char *sub, const char *sandbox_id, bool *is_with) MUST_USE;
 
 /** Fills q->shares with those of its thread's lease (q->lease) that hold. False: the store failed. */
@@ -33,7 +34,8 @@ bool sharing_drop(struct work *work, const char *owner, const char *thread_id, c
                   bool *found) MUST_USE;
 
 /** The marks that go with one about `owner`'s tokens: of the families that it shared, as tokens of a share bear another
- *  sub and are no less its issue. They are added to the change; *marks is the caller's to free. False: the store failed.
+ *  sub and are no less its issue. They are added to the change; *marks is the caller's to free. False: the store
+ * failed.
  */
 bool sharing_follow(struct work *work, const struct mark *mark, struct mark **marks, size_t *count) MUST_USE;
 
@@ -49,8 +51,8 @@ struct share_found {
 };
 
 /** Calls visit for each share of the owner (thread_id NULL: of all threads), SHARES_MAX at most, that holds: its family
- *  can be used or renewed and no mark refuses it. What holds no more is dropped on the way when `mend`. False: visit did
- *  say so, or the store failed. */
+ *  can be used or renewed and no mark refuses it. What holds no more is dropped on the way when `mend`. False: visit
+ * did say so, or the store failed. */
 bool share_each(struct work *work, const char *owner, const char *thread_id, bool mend,
                 bool (*visit)(void *cookie, const struct share_found *found), void *cookie) MUST_USE;
 

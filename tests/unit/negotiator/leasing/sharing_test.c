@@ -216,8 +216,10 @@ static void test_an_end(struct world *world)
     CHECK(!is_refused(world, &link.claims, world_now) && !is_refused(world, &eves.claims, world_now));
     CHECK(!is_refused(world, &own.claims, world_now));
     CHECK(count_shares(world, "ada", "t1") == 2);
-    CHECK_KIND(revoke_kind(world, (struct revoke){.who = "ada", .role = ROLE_USER, .kind = MARK_FAMILY,
-                                                  .value = eves.claims.family}), ERROR_NONE);
+    CHECK_KIND(
+        revoke_kind(world,
+                    (struct revoke){.who = "ada", .role = ROLE_USER, .kind = MARK_FAMILY, .value = eves.claims.family}),
+        ERROR_NONE);
     CHECK(is_refused(world, &eves.claims, world_now) && !is_refused(world, &own.claims, world_now));
     CHECK_KIND(end_kind(world, "ada", ROLE_USER, "t1", link.claims.family), ERROR_NONE);
     CHECK(is_refused(world, &link.claims, world_now));
@@ -245,15 +247,16 @@ static void test_revocations_of_the_owner(struct world *world)
         CHECK(is_refused(world, &own.claims, world_now) && is_refused(world, &bobs.claims, world_now));
         CHECK(!is_refused(world, &bobs_own.claims, world_now));
         CHECK(count_shares(world, "ada", "t1") == 0);
-        CHECK_KIND(refresh_kind(world, BOB, bobs.text), revoke.kind == MARK_LEASE ? ERROR_NOT_FOUND
-                                                                                 : ERROR_TOKEN_REVOKED);
+        CHECK_KIND(refresh_kind(world, BOB, bobs.text),
+                   revoke.kind == MARK_LEASE ? ERROR_NOT_FOUND : ERROR_TOKEN_REVOKED);
     }
     struct token own, bobs;
     world_now += 5000;
     get_token(world, T1, &own);
     share_token(world, T1, "bob", "process", 0, &bobs);
-    CHECK_KIND(revoke_kind(world, (struct revoke){.who = "bob", .role = ROLE_USER, .kind = MARK_PRINCIPAL,
-                                                  .value = "bob"}), ERROR_NONE);
+    CHECK_KIND(
+        revoke_kind(world, (struct revoke){.who = "bob", .role = ROLE_USER, .kind = MARK_PRINCIPAL, .value = "bob"}),
+        ERROR_NONE);
     CHECK(is_refused(world, &bobs.claims, world_now) && !is_refused(world, &own.claims, world_now));
 }
 
@@ -263,8 +266,8 @@ static void test_where_it_is_in_force(struct world *world)
     struct token own, bobs;
     get_token(world, T1, &own);
     share_token(world, T1, "bob", "process", 0, &bobs);
-    AUTO(revoking) *r = revoke_it(
-        world, (struct revoke){.who = "root", .role = ROLE_ADMIN, .kind = MARK_PRINCIPAL, .value = "bob"});
+    AUTO(revoking) *r =
+        revoke_it(world, (struct revoke){.who = "root", .role = ROLE_ADMIN, .kind = MARK_PRINCIPAL, .value = "bob"});
     CHECK_TEXT(r->refusal.message, "");
     CHECK(r->list->missing_count == 1 && !r->list->in_force); /* no node acknowledges here */
     CHECK_TEXT(r->list->missing[0], "n1");
