@@ -392,7 +392,7 @@ class CliFiles(unittest.TestCase):
         return self.deployment.cli("completion", "words", *words).stdout.split("\n")[:-1]
 
     def test_completion(self):
-        self.assertEqual(self.words("s"), ["shell", "sync", "snapshot", "snapshots"])
+        self.assertEqual(self.words("sn"), ["snapshot", "snapshots"])
         self.assertIn("--delete", self.words("sync", "--d"))
         self.assertIn("-r", self.words("cp", "-"))
         environment = self.deployment.environment

@@ -94,10 +94,13 @@ class MainJob(unittest.TestCase):
         for pid in front:
             os.kill(pid, signal.SIGSTOP)  # no answer comes
         try:
-            for _ in range(3):
+            sent = 0
+            while child.poll() is None and sent < 100:  # on a busy machine several become one
                 child.send_signal(signal.SIGINT)
+                sent += 1
                 time.sleep(0.1)
             self.assertEqual(child.wait(20), 130)
+            self.assertGreaterEqual(sent, 3)
         finally:
             for pid in front:
                 os.kill(pid, signal.SIGCONT)
