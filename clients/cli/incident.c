@@ -27,6 +27,8 @@ static const char HELP[] =
     "  --jti ID  --family ID  --lease ID\n"
     "                     a token, a token and its successors, a lease, each with its sandbox\n"
     "  --link ID          a narrowed token: revoked alone, as nobody knows where it leads\n"
+    "  --key ID           an API key: it is deleted, with the tokens granted under it (--no-revoke: only frozen, "
+    "paused)\n"
     "  --scope ATOM       all tokens that hold it (--owner P: only P's), with their sandboxes\n"
     "  --all              everything\n\n"
     "  --reason TEXT      kept with all of it, 1 to 199 bytes\n"
@@ -51,23 +53,16 @@ struct incident_options {
     size_t count;
 };
 
-static const struct option LONG[] = {{"principal", required_argument, NULL, 's'},
-                                     {"sandbox", required_argument, NULL, 's'},
-                                     {"thread", required_argument, NULL, 's'},
-                                     {"jti", required_argument, NULL, 's'},
-                                     {"family", required_argument, NULL, 's'},
-                                     {"lease", required_argument, NULL, 's'},
-                                     {"link", required_argument, NULL, 's'},
-                                     {"scope", required_argument, NULL, 's'},
-                                     {"all", no_argument, NULL, 's'},
-                                     {"owner", required_argument, NULL, 'w'},
-                                     {"reason", required_argument, NULL, 'r'},
-                                     {"freeze", required_argument, NULL, 'f'},
-                                     {"note", required_argument, NULL, 'n'},
-                                     {"no-revoke", no_argument, NULL, 'R'},
-                                     {"no-pause", no_argument, NULL, 'P'},
-                                     {"resume", no_argument, NULL, 'u'},
-                                     CLI_COMMON_OPTIONS};
+static const struct option LONG[] = {
+    {"principal", required_argument, NULL, 's'}, {"sandbox", required_argument, NULL, 's'},
+    {"thread", required_argument, NULL, 's'},    {"jti", required_argument, NULL, 's'},
+    {"family", required_argument, NULL, 's'},    {"lease", required_argument, NULL, 's'},
+    {"link", required_argument, NULL, 's'},      {"scope", required_argument, NULL, 's'},
+    {"key", required_argument, NULL, 's'},       {"all", no_argument, NULL, 's'},
+    {"owner", required_argument, NULL, 'w'},     {"reason", required_argument, NULL, 'r'},
+    {"freeze", required_argument, NULL, 'f'},    {"note", required_argument, NULL, 'n'},
+    {"no-revoke", no_argument, NULL, 'R'},       {"no-pause", no_argument, NULL, 'P'},
+    {"resume", no_argument, NULL, 'u'},          CLI_COMMON_OPTIONS};
 
 static int take_option(struct incident_options *options, int option, int index)
 {

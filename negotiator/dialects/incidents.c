@@ -137,7 +137,7 @@ static bool read_selector(const struct incident_question *q, struct incident_sel
 {
     static const char WANTED[] = "a selector is one of {\"principal\"}, {\"thread\", \"principal\"?}, {\"sandbox\"}, "
                                  "{\"jti\"}, {\"family\"}, {\"link\"}, {\"lease\"}, {\"scope\", \"principal\"?}, "
-                                 "{\"all\": true}";
+                                 "{\"key\"}, {\"all\": true}";
     const char *name;
     const json_t *value, *beside = json_object_get(json, "principal");
     size_t count = json_object_size(json);
@@ -145,7 +145,9 @@ static bool read_selector(const struct incident_question *q, struct incident_sel
     json_object_foreach ((json_t *)(uintptr_t)json, name, value) {
         if (count == 2 && value == beside)
             continue;
-        found = mark_kind_parse(name, &to->kind) &&
+        bool is_key = strcmp(name, "key") == 0;
+        to->kind = MARK_KINDS;
+        found = (is_key || mark_kind_parse(name, &to->kind)) &&
                 (to->kind == MARK_ALL ? json_is_true(value)
                                       : json_string_length(value) > 0 &&
                                             text_copy(to->value, sizeof to->value, json_string_value(value)));

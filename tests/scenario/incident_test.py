@@ -205,6 +205,20 @@ class Incident(unittest.TestCase):
         self.negotiate(eve, "t1", 200)
         self.parley("incident", "close", incident)
 
+    def test_a_key(self):
+        reply = self.ask("POST", "/keys", {"principal": "dora", "role": "user"})
+        leaked, other = reply.json["api_key"], self.add("dora")
+        grant, fine = self.negotiate(leaked, "t1"), self.negotiate(other, "t2")
+        told = self.parley("incident", "open", "--key", reply.json["key"]["id"], "--freeze", "none", "--reason", "found")
+        incident = re.search(r"inc_[a-z0-9]{20}", told).group()
+        self.assertEqual(self.ask("GET", "/sandboxes", token=leaked).status, 401)
+        self.assertEqual((self.use(grant), self.use(fine)), (401, 200))
+        self.assertEqual((self.state(grant), self.state(fine)), ("paused", "active"))
+        self.parley("incident", "close", incident)
+        self.assertEqual(self.state(grant), "paused")
+        self.assertEqual(self.ask("POST", "/incidents", {"reason": "r", "selectors": [{"key": "key_" + "a" * 20}]}).status,
+                         404)
+
     def test_who_may_and_what_is_refused(self):
         user = self.add("carol")
         for method, path, body in (("POST", "/incidents", {"reason": "r", "selectors": [{"all": True}]}),

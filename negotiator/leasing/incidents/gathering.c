@@ -121,9 +121,17 @@ static bool look_at_sandbox(struct work *work, struct incident *incident, const 
 
 /* --- tokens --- */
 
-/* A token of it lives, and it is one that is meant by its scope, or by its principal in somebody else's sandbox. */
-static bool is_family_meant(const struct incident *incident, const struct family *family, bool *by_scope,
-                            char why[static 256])
+/* Whether it was granted under that API key (keys/key_tokens.h). */
+static bool is_of_key(struct work *work, const char *key, const struct family *family)
+{
+    AUTO_KV_VALUE value = {0};
+    return kv_get(work->kv, store_key("keyfam", key, family->id).text, &value, work->err) && value.revision > 0;
+}
+
+/* A token of it lives, and it is one that is meant by its scope or API key, or by its principal in somebody else's
+ * sandbox. */
+static bool is_family_meant(struct work *work, const struct incident *incident, const struct family *family,
+                            bool *by_scope, char why[static 256])
 {
     size_t i;
     const json_t *each;
@@ -134,6 +142,7 @@ static bool is_family_meant(const struct incident *incident, const struct family
         const char *only = incident_text(each, "principal");
         *by_scope = strcmp(kind, "scope") == 0 && readable && scope_allows(&scopes, value) &&
                     (only[0] == '\0' || strcmp(only, family->principal) == 0);
+        *by_scope |= strcmp(kind, "key") == 0 && is_of_key(work, value, family);
         bool by_principal = strcmp(kind, "principal") == 0 && strcmp(value, family->principal) == 0;
         if (*by_scope || by_principal)
             return text_format(why, 256, "token %s of %s %s", family->id, kind, value);
@@ -150,7 +159,7 @@ static bool look_at_family(struct work *work, struct incident *incident, const c
     if (!family_get(work, key + strlen(FAMILY), &family))
         return false;
     if (family.revision == 0 || family.until <= work->now / 1000 || json_object_get(seen, family.sandbox_id) ||
-        !is_family_meant(incident, &family, &by_scope, why))
+        !is_family_meant(work, incident, &family, &by_scope, why))
         return true;
     json_object_set_new(seen, family.sandbox_id, json_true());
     if (!store_get_sandbox(work, family.sandbox_id, &sandbox))
@@ -167,7 +176,8 @@ static bool wants_families(const struct incident *incident)
     size_t i;
     const json_t *each;
     json_array_foreach (json_object_get(incident->row, "selectors"), i, each) {
-        if (incident_is(each, "kind", "scope") || incident_is(each, "kind", "principal"))
+        if (incident_is(each, "kind", "scope") || incident_is(each, "kind", "key") ||
+            incident_is(each, "kind", "principal"))
             return true;
     }
     return false;

@@ -25,7 +25,7 @@ enum incident_freeze { INCIDENT_FREEZE_NONE, INCIDENT_FREEZE_MATCHING, INCIDENT_
 
 /** As of a revocation; `principal` goes with a thread (whose) and a scope ("" everybody's). */
 struct incident_selector {
-    enum mark_kind kind;
+    enum mark_kind kind; /* MARK_KINDS: an API key, by its id. It is deleted, which revokes what was granted under it */
     char value[MARK_VALUE_BYTES]; /* "" of MARK_ALL */
     char principal[PRINCIPAL_BYTES];
 };

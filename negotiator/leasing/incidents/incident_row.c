@@ -22,6 +22,11 @@ const char *incident_text(const json_t *row, const char *name)
     return text ? text : "";
 }
 
+const char *incident_kind_name(enum mark_kind kind)
+{
+    return kind == MARK_KINDS ? "key" : mark_kind_name(kind);
+}
+
 bool incident_is(const json_t *row, const char *name, const char *value)
 {
     return strcmp(incident_text(row, name), value) == 0;

@@ -36,6 +36,8 @@ json_t *incident_suspects(struct work *work, const char *id, const char *after, 
 /** The record of what was done to it by `caller`, or refused (refusal not NULL and set). */
 bool incident_audit(struct work *work, const struct caller *caller, const char *action, const char *sandbox_id,
                     const struct error *refusal, const char *detail) MUST_USE;
+/** mark_kind_name, and "key". */
+const char *incident_kind_name(enum mark_kind kind) MUST_USE;
 /** A member that is a text; "" when it is not. */
 const char *incident_text(const json_t *row, const char *name) MUST_USE;
 bool incident_is(const json_t *row, const char *name, const char *value) MUST_USE;

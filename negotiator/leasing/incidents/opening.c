@@ -1,6 +1,7 @@
 /* opening.c - one is opened: what its selectors mean, who is frozen, and its row. */
 #include "negotiator/leasing/families.h"
 #include "negotiator/leasing/incidents/incidents_internal.h"
+#include "negotiator/leasing/keys/api_key.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -67,6 +68,17 @@ static bool find_token(struct work *work, const struct incident_selector *select
     return family.revision == 0 || take(work, to, family.principal, family.sandbox_id);
 }
 
+static bool find_key(struct work *work, struct incident_question *q, const struct incident_selector *selector,
+                     struct meaning *to)
+{
+    struct api_key key;
+    if (!api_key_get(work->kv, selector->value, &key, work->err))
+        return false;
+    if (key.revision == 0)
+        return error_set(&q->refusal, ERROR_NOT_FOUND, "no such key: %.40s", selector->value);
+    return take(work, to, key.principal, "");
+}
+
 static bool find_meaning(struct work *work, struct incident_question *q, const struct incident_selector *selector,
                          struct meaning *to)
 {
@@ -84,9 +96,10 @@ static bool find_meaning(struct work *work, struct incident_question *q, const s
         return take(work, to, selector->value, "");
     case MARK_SCOPE:
         return take(work, to, selector->principal, "");
+    case MARK_KINDS:
+        return find_key(work, q, selector, to);
     case MARK_LINK:
     case MARK_ALL:
-    case MARK_KINDS:
     default:
         return true;
     }
@@ -127,6 +140,9 @@ static bool check_selector(struct incident_question *q, const struct incident_se
         !text_copy(mark.principal, sizeof mark.principal, selector->principal))
         return error_set(&q->refusal, ERROR_INVALID, "a selector is too long");
     bool has_owner = selector->principal[0] != '\0';
+    if (selector->kind == MARK_KINDS)
+        return (!has_owner && random_is_id(selector->value, "key")) ||
+               error_set(&q->refusal, ERROR_INVALID, "a key is meant by its id: key_ and 20 of a-z0-9");
     if (has_owner && selector->kind != MARK_THREAD && selector->kind != MARK_SCOPE)
         return error_set(&q->refusal, ERROR_INVALID, "principal goes with a thread or a scope, not with a %s",
                          mark_kind_name(selector->kind));
@@ -145,7 +161,7 @@ static bool add_selector(struct work *work, struct incident_question *q, struct 
         return false;
     freeze_for(work, q, incident, selector, &meaning);
     json_array_append_new(json_object_get(incident->row, "selectors"),
-                          json_pack("{s:s, s:s, s:s, s:s, s:s}", "kind", mark_kind_name(selector->kind), "value",
+                          json_pack("{s:s, s:s, s:s, s:s, s:s}", "kind", incident_kind_name(selector->kind), "value",
                                     selector->value, "principal", selector->principal, "owner", meaning.owner,
                                     "sandbox", meaning.sandbox));
     return true;
@@ -183,7 +199,7 @@ static bool audit_opening(struct work *work, const struct incident_question *q, 
     text_append_format(&detail, "%s freeze=%s revoke=%d pause=%d", incident->id, incident_text(incident->row, "freeze"),
                        q->revoke, q->pause);
     for (size_t i = 0; i < q->selector_count; i++)
-        text_append_format(&detail, " %s=%s", mark_kind_name(q->selectors[i].kind), q->selectors[i].value);
+        text_append_format(&detail, " %s=%s", incident_kind_name(q->selectors[i].kind), q->selectors[i].value);
     text_append_format(&detail, ": %s", q->text);
     return incident_audit(work, &q->caller, "incident.open", "", NULL, detail.data);
 }

@@ -1,6 +1,7 @@
 /* run.c - the steps of an incident, one after the other, each durable before the next. */
 #include "negotiator/leasing/changing.h"
 #include "negotiator/leasing/incidents/incidents_internal.h"
+#include "negotiator/leasing/keys/keying.h"
 #include "negotiator/leasing/revocation.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
@@ -77,7 +78,9 @@ static bool find_revocation(struct incident_run *run, struct incident *incident)
     }
     run->todo = RUN_REVOKE;
     run->selector = (struct incident_selector){.kind = MARK_ALL};
-    return mark_kind_parse(incident_text(selector, "kind"), &run->selector.kind) &&
+    bool is_key = incident_is(selector, "kind", "key");
+    run->selector.kind = is_key ? MARK_KINDS : MARK_ALL;
+    return (is_key || mark_kind_parse(incident_text(selector, "kind"), &run->selector.kind)) &&
            text_copy(run->selector.value, sizeof run->selector.value, incident_text(selector, "value")) &&
            text_copy(run->selector.principal, sizeof run->selector.principal, incident_text(selector, "principal"));
 }
@@ -258,7 +261,8 @@ static void note(struct incident_run *run)
 
 static json_t *tell_revocation(const struct incident_run *run, const struct revoking *r)
 {
-    json_t *told = json_pack("{s:s, s:s}", "kind", mark_kind_name(run->selector.kind), "value", run->selector.value);
+    json_t *told =
+        json_pack("{s:s, s:s}", "kind", incident_kind_name(run->selector.kind), "value", run->selector.value);
     json_t *missing = json_array();
     bool made = r->refusal.kind == ERROR_NONE && r->count == 1;
     for (size_t i = 0; made && i < r->list->missing_count && i < REVOCATION_NODES_MAX; i++)
@@ -290,6 +294,33 @@ static struct revoking *new_revoking(const struct incident_run *run, enum mark_k
     if (!text_copy(r->value, sizeof r->value, value))
         r->value[0] = '\0'; /* refused then */
     return r;
+}
+
+/* Its families are marked by then, and the marks are on their way. One that is gone was deleted by a run before this.
+ */
+static void key_deleted(void *cookie, struct keying *keying)
+{
+    struct incident_run *run = cookie;
+    bool is_gone = keying->refusal.kind == ERROR_NONE || keying->refusal.kind == ERROR_NOT_FOUND;
+    json_decref(run->revocation);
+    run->revocation = json_pack("{s:s, s:s, s:n, s:b, s:[]}", "kind", "key", "value", run->selector.value, "id",
+                                "in_force", is_gone, "missing");
+    if (!is_gone)
+        json_object_set_new(run->revocation, "error", json_string(keying->refusal.message));
+    keying_free(keying);
+    note(run);
+}
+
+static void delete_key(struct incident_run *run)
+{
+    struct keying *keying = keying_new();
+    keying->verb = KEYING_DELETE;
+    keying->caller = run->caller;
+    keying->answered = key_deleted;
+    keying->cookie = run;
+    if (!text_copy(keying->id, sizeof keying->id, run->selector.value))
+        keying->id[0] = '\0'; /* not found then */
+    leasing_key(run->leasing, keying);
 }
 
 static void revoke_selected(struct incident_run *run)
@@ -408,7 +439,10 @@ static void found(void *argument, const struct error *err)
         return;
     case RUN_REVOKE:
         run->act_count = 0;
-        revoke_selected(run);
+        if (run->selector.kind == MARK_KINDS)
+            delete_key(run);
+        else
+            revoke_selected(run);
         return;
     case RUN_ACTS:
         run->under_way = run->act_count + 1; /* one more: so that none is over before all have begun */
