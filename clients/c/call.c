@@ -1,5 +1,6 @@
 #include "clients/c/call.h"
 
+#include "clients/c/call_context.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 #include "shared/trust/trust.h"
@@ -20,6 +21,7 @@ void call_prepare(CURL *curl)
 
 struct curl_slist *call_add_credential(struct curl_slist *headers, const char *credential)
 {
+    headers = call_context_add(headers);
     if (!credential)
         return headers;
     char *line = memory_printf("Authorization: Bearer %s", credential);
@@ -32,6 +34,7 @@ struct curl_slist *call_add_credential(struct curl_slist *headers, const char *c
 bool call_refused(long status, const char *body, size_t size, struct error *err)
 {
     json_t *reply = size ? json_loadb(body, size, 0, NULL) : NULL;
+    call_context_note_failure();
     json_t *inner = json_object_get(reply, "error");
     const char *code = json_string_value(json_object_get(inner, "code"));
     const char *message = json_string_value(json_object_get(inner, "message"));
@@ -46,6 +49,7 @@ bool call_refused(long status, const char *body, size_t size, struct error *err)
 bool call_failed(CURLcode code, const char *url, struct error *err)
 {
     const char *scheme_end = strstr(url, "://");
+    call_context_note_failure();
     const char *host = scheme_end ? scheme_end + 3 : url;
     int host_length = (int)strcspn(host, "/?"); /* a path may hold a token: never print it */
     AUTO_FREE char *place = memory_printf("%.*s", host_length, host);

@@ -45,7 +45,7 @@ void call_transfer_done(struct call_transfer *transfer);
 /** The options every transfer of ours has: no proxy, no redirects, no signals, http(s) only, connect within 5 s. */
 void call_prepare(CURL *curl);
 
-/** "Authorization: Bearer x" added to `headers`; NULL credential adds nothing. */
+/** "Authorization: Bearer x" added to `headers` (NULL credential: not), and what call_context.h says of all calls. */
 struct curl_slist *call_add_credential(struct curl_slist *headers, const char *credential) MUST_USE;
 
 /** Turns a reply that is not 2xx into an error: its JSON error object, else its status. Returns false. */

@@ -1,6 +1,7 @@
 #include "clients/c/websocket_handshake.h"
 
 #include "clients/c/call.h"
+#include "clients/c/call_context.h"
 
 #include "shared/base/random.h"
 
@@ -51,6 +52,7 @@ static void append_request(struct text *to, CURLU *parsed, const char *credentia
                        key);
     if (credential)
         text_append_format(to, "Authorization: Bearer %s\r\n", credential);
+    call_context_write(to);
     text_append_string(to, "\r\n");
     curl_free(host);
     curl_free(port);

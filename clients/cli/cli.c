@@ -1,5 +1,6 @@
 #include "clients/cli/cli.h"
 
+#include "clients/c/call_context.h"
 #include "clients/c/capability_url.h"
 #include "clients/c/remote_sandbox.h"
 
@@ -24,7 +25,8 @@ static void print_json_error(enum error_kind kind, const char *message)
 {
     if (!wants_json)
         return;
-    cli_print_json(json_pack("{s:{s:s, s:s}}", "error", "code", error_code(kind), "message", message));
+    cli_print_json(json_pack("{s:{s:s, s:s, s:s*}}", "error", "code", error_code(kind), "message", message,
+                             "request_id", call_context_failed_id()));
     fflush(stdout); /* a child of ours that fails ends by _exit */
     wants_json = false;
 }
@@ -82,6 +84,8 @@ int cli_fail(const struct error *err, const char *hint, int status)
     fprintf(stderr, "parley: %s\n", message);
     if (hint)
         fprintf(stderr, "        %s\n", hint);
+    if (call_context_failed_id())
+        fprintf(stderr, "        request %s\n", call_context_failed_id());
     return status;
 }
 

@@ -2,12 +2,15 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/completion.h"
 
+#include "clients/c/call_context.h"
+
 #include "shared/capability/keys.h"
 
 #include <curl/curl.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -104,6 +107,7 @@ int main(int argc, char *argv[])
     }
     signal(SIGPIPE, SIG_IGN);
     keys_start();
+    call_context_start(getenv("TRACEPARENT"), getenv("TRACESTATE"));
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return CLI_FAILED;
     for (size_t i = 0; i < sizeof COMMANDS / sizeof *COMMANDS; i++) {

@@ -143,6 +143,8 @@ bool plane_authorize(struct http_request *request, const struct http_route *rout
 
 bool plane_holder(const struct http_request *request, struct caller *caller, struct error *err)
 {
+    _Static_assert(sizeof caller->traceparent == HTTP_TRACEPARENT_BYTES, "one text of a trace");
+    http_request_traceparent(request, caller->traceparent);
     return (text_copy(caller->remote, sizeof caller->remote, http_request_remote(request)) &&
             text_copy(caller->request_id, sizeof caller->request_id, http_request_id(request))) ||
            error_set(err, ERROR_INVALID, "the request's id or address is too long");

@@ -417,7 +417,8 @@ static void start(struct changing *changing)
         error_set(&changing->refusal, ERROR_STARTING, "the negotiator stops; ask again");
         finish(changing);
     } else if (changing->needs_node) {
-        nodes->call(nodes->context, changing->sandbox.node, message_of(changing), node_answered, changing);
+        nodes->call(nodes->context, changing->sandbox.node, settle_message(message_of(changing), &changing->caller),
+                    node_answered, changing);
     } else {
         ledger_submit(leasing->options.ledger, apply_rule, applied, changing);
     }

@@ -82,6 +82,7 @@ struct caller {
     char owner[PRINCIPAL_BYTES]; /* whose thread or sandbox; "" the principal's own. Others': admins only */
     char remote[64];
     char request_id[65];
+    char traceparent[56]; /* under which calls made for it go on (W3C Trace Context); "" none */
 };
 
 /** How the hint fared. */

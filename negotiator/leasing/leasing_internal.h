@@ -109,14 +109,16 @@ void leasing_owner(const struct leasing *leasing, const char *principal, char to
 /* settle.c */
 
 /** Asks the node to make a sandbox that is durably provisioning. Ledger thread. */
-void settle_prepare(struct leasing *leasing, const struct sandbox *sandbox);
+void settle_prepare(struct leasing *leasing, const struct sandbox *sandbox, const struct caller *caller);
 /** Sends {"call", "id", "reason"} or {"call", "id", "deadline"}, not waiting for the answer. */
-void settle_destroy(struct leasing *leasing, const struct sandbox *sandbox);
+void settle_destroy(struct leasing *leasing, const struct sandbox *sandbox, const struct caller *caller);
 /** It was ended, maybe before its node was asked to make it: tells the node, and who waits for nothing now. */
-void settle_ended(struct leasing *leasing, const struct sandbox *sandbox);
+void settle_ended(struct leasing *leasing, const struct sandbox *sandbox, const struct caller *caller);
 void settle_deadline(struct leasing *leasing, const char *node, const char *id, int64_t deadline);
 
 /** What a client may hear of a node's failure: a refusal of what it asked for as it is; all else is ours. */
+/** Adds to a message to a node (NULL caller: nothing) for which request it is; the message. */
+json_t *settle_message(json_t *message, const struct caller *caller);
 enum error_kind settle_kind(enum error_kind of_node) MUST_USE;
 /** Answers the creator and those who wait for that sandbox; outcome ERROR_NONE: it is active, waiters ask again. */
 void settle_tell(struct leasing *leasing, const char *id, const struct error *outcome);

@@ -412,7 +412,7 @@ static void negotiate_done(void *argument, const struct error *err)
     tell_starting(n);
     entry->creator = n;
     entry->called = true;
-    settle_prepare(leasing, &n->sandbox);
+    settle_prepare(leasing, &n->sandbox, &n->caller);
 }
 
 void negotiate_submit(struct negotiation *n)

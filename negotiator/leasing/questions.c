@@ -301,7 +301,7 @@ static void question_done(void *argument, const struct error *err)
     if (err->kind != ERROR_NONE)
         q->refusal = *err;
     else if (q->destroy)
-        settle_ended(q->leasing, &q->sandbox);
+        settle_ended(q->leasing, &q->sandbox, &q->caller);
     else if (q->mark.number > 0)
         marks_made(q->leasing, &q->mark, true);
     if (q->token && q->refusal.kind == ERROR_UNAUTHENTICATED)

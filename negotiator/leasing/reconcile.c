@@ -324,7 +324,7 @@ static void prepare_once(struct leasing *leasing, const struct sandbox *sandbox)
     if (entry->called || atomic_load(&leasing->stopping))
         return;
     entry->called = true;
-    settle_prepare(leasing, sandbox);
+    settle_prepare(leasing, sandbox, NULL);
 }
 
 static void tell_lost(struct leasing *leasing, const char *id)
@@ -361,7 +361,7 @@ void look_act(struct look *look)
         prepare_once(leasing, sandbox);
         break;
     case LOOK_DESTROY:
-        settle_destroy(leasing, sandbox);
+        settle_destroy(leasing, sandbox, NULL);
         break;
     case LOOK_PAUSE:
         changing_sleep(leasing, look->id);

@@ -32,13 +32,24 @@ static void settling_free(struct settling *settling)
 
 /* --- calls --- */
 
-void settle_destroy(struct leasing *leasing, const struct sandbox *sandbox)
+json_t *settle_message(json_t *message, const struct caller *caller)
+{
+    if (caller && caller->request_id[0])
+        json_object_set_new(message, "request_id", json_string(caller->request_id));
+    if (caller && caller->traceparent[0])
+        json_object_set_new(message, "traceparent", json_string(caller->traceparent));
+    return message;
+}
+
+void settle_destroy(struct leasing *leasing, const struct sandbox *sandbox, const struct caller *caller)
 {
     const struct leasing_nodes *nodes = &leasing->options.nodes;
     /* A node keeps a word, not the sentence of a failure. */
     size_t length = text_utf8_prefix(sandbox->reason, strnlen(sandbox->reason, DESTROY_REASON_BYTES));
     nodes->call(nodes->context, sandbox->node,
-                json_pack("{s:s, s:s, s:s%}", "call", "destroy", "id", sandbox->id, "reason", sandbox->reason, length),
+                settle_message(json_pack("{s:s, s:s, s:s%}", "call", "destroy", "id", sandbox->id, "reason",
+                                         sandbox->reason, length),
+                               caller),
                 NULL, NULL);
 }
 
@@ -92,14 +103,15 @@ static void prepared(void *cookie, const json_t *reply, const struct error *err)
     ledger_submit(settling->leasing->options.ledger, settle_rule, settle_done, settling);
 }
 
-void settle_prepare(struct leasing *leasing, const struct sandbox *sandbox)
+void settle_prepare(struct leasing *leasing, const struct sandbox *sandbox, const struct caller *caller)
 {
     const struct leasing_nodes *nodes = &leasing->options.nodes;
     struct settling *settling = memory_new(sizeof *settling);
     settling->leasing = leasing;
     memcpy(settling->id, sandbox->id, sizeof settling->id);
     settling->begins_with = sandbox->snapshot[0] || !text_equal(sandbox->template_name, "base");
-    nodes->call(nodes->context, sandbox->node, preparing_message(leasing, sandbox), prepared, settling);
+    nodes->call(nodes->context, sandbox->node, settle_message(preparing_message(leasing, sandbox), caller), prepared,
+                settling);
 }
 
 /* --- the rule --- */
@@ -269,10 +281,10 @@ static void tell_unless_called(struct leasing *leasing, const struct sandbox *sa
         settle_tell(leasing, sandbox->id, &gone);
 }
 
-void settle_ended(struct leasing *leasing, const struct sandbox *sandbox)
+void settle_ended(struct leasing *leasing, const struct sandbox *sandbox, const struct caller *caller)
 {
     tell_unless_called(leasing, sandbox);
-    settle_destroy(leasing, sandbox);
+    settle_destroy(leasing, sandbox, caller);
 }
 
 static void settle_done(void *argument, const struct error *err)
@@ -283,6 +295,6 @@ static void settle_done(void *argument, const struct error *err)
     const struct error *outcome = err->kind != ERROR_NONE ? err : &settling->outcome;
     settle_tell(leasing, settling->id, outcome);
     if (err->kind == ERROR_NONE && settling->destroy.id[0])
-        settle_destroy(leasing, &settling->destroy);
+        settle_destroy(leasing, &settling->destroy, NULL);
     settling_free(settling);
 }

@@ -222,8 +222,10 @@ static void handle_message(struct http_request *request)
     }
     http_request_continue(request, json_string_value(json_object_get(message, "request_id")),
                           json_string_value(json_object_get(message, "traceparent")));
+    sandboxes_asked_by(json_object_get(message, "request_id") ? http_request_id(request) : NULL);
     if (!dispatch(request, message, number, &err))
         node_reply_error(request, number, &err);
+    sandboxes_asked_by(NULL);
     json_decref(message);
 }
 

@@ -300,6 +300,7 @@ bool plane_sandbox_changes(void *context, const struct sandbox_deed *deed, struc
                                         .outcome = deed->why ? "failed" : "ok",
                                         .status = deed->why ? error_http_status(deed->why->kind) : 0,
                                         .sandbox_id = deed->sandbox_id,
+                                        .request_id = deed->request_id,
                                         .detail = detail};
     return spool_add(plane->spool, &record, err);
 }

@@ -11,11 +11,21 @@
 
 typedef void done_fn(void *cookie, const struct verb_answer *answer);
 
+/* For whom the negotiator asks, while its message is read on this loop. */
+static __thread char asking[SANDBOXES_REQUEST_BYTES];
+
+void sandboxes_asked_by(const char *request_id)
+{
+    if (!text_copy(asking, sizeof asking, request_id))
+        asking[0] = '\0';
+}
+
 static struct verb *node_verb(struct sandboxes *all, const char *id, done_fn *done, void *cookie)
 {
     struct verb *verb = verb_new(all, id);
     verb->done = done;
     verb->cookie = cookie;
+    memcpy(verb->request_id, asking, sizeof verb->request_id);
     return verb;
 }
 
@@ -117,7 +127,7 @@ static void on_altered(void *cookie, const struct verb_answer *answer)
     struct error ignored = {0};
     bool failed = answer->error.kind != ERROR_NONE;
     if (failed)
-        (void)!sandbox_tell_change(verb->all, verb->sandbox_id, alteration->action, "", &answer->error, &ignored);
+        (void)!sandbox_tell_change(verb, alteration->action, "", &answer->error, &ignored);
     free(alteration);
     verb_finish(verb, failed ? &answer->error : NULL);
 }
@@ -134,7 +144,7 @@ static void alter(struct verb *verb, const char *action, const char *detail,
                   const struct front_launcher_message *message)
 {
     struct error err = {0};
-    if (!sandbox_tell_change(verb->all, verb->sandbox_id, action, detail, NULL, &err)) {
+    if (!sandbox_tell_change(verb, action, detail, NULL, &err)) {
         verb_finish(verb, &err);
         return;
     }
@@ -241,7 +251,7 @@ void sandboxes_evidence(struct sandboxes *all, const char *id, enum fl_evidence_
     if (!is_living(verb))
         return;
     const char *detail = part == FL_EVIDENCE_FILES ? "part=files" : "part=processes";
-    if (skip == 0 && !sandbox_tell_change(all, verb->sandbox_id, "evidence", detail, NULL, &err)) {
+    if (skip == 0 && !sandbox_tell_change(verb, "evidence", detail, NULL, &err)) {
         verb_finish(verb, &err);
         return;
     }

@@ -12,10 +12,15 @@
 
 /* ---- the audit ---- */
 
-bool sandbox_tell_change(struct sandboxes *all, const char *sandbox_id, const char *action, const char *detail,
-                         const struct error *why, struct error *err)
+bool sandbox_tell_change(const struct verb *verb, const char *action, const char *detail, const struct error *why,
+                         struct error *err)
 {
-    const struct sandbox_deed deed = {.sandbox_id = sandbox_id, .action = action, .detail = detail, .why = why};
+    struct sandboxes *all = verb->all;
+    const struct sandbox_deed deed = {.sandbox_id = verb->sandbox_id,
+                                      .action = action,
+                                      .detail = detail,
+                                      .request_id = verb->request_id,
+                                      .why = why};
     return !all->options.sandbox_changes || all->options.sandbox_changes(all->options.context, &deed, err);
 }
 
@@ -29,7 +34,7 @@ static bool tell(const struct verb *verb, const struct error *why, struct error 
     char detail[64] = "by=negotiator";
     if (is_snapshot(verb))
         (void)snprintf(detail, sizeof detail, "snapshot=%s", verb->snapshot);
-    return sandbox_tell_change(verb->all, verb->sandbox_id, is_snapshot(verb) ? "snapshot" : "pause", detail, why, err);
+    return sandbox_tell_change(verb, is_snapshot(verb) ? "snapshot" : "pause", detail, why, err);
 }
 
 /* It was recorded before. */
@@ -224,7 +229,7 @@ static bool wake(struct sandbox *sandbox, struct verb *verb, const char *by)
     }
     if (!sandbox->paused && !sandbox->stopping)
         return true;
-    if (!sandbox_tell_change(sandbox->all, sandbox->facts.id, "resume", by, NULL, &err) || !go_on(sandbox, &err)) {
+    if (!sandbox_tell_change(verb, "resume", by, NULL, &err) || !go_on(sandbox, &err)) {
         verb_finish(verb, &err);
         return false;
     }

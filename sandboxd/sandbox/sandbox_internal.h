@@ -175,6 +175,7 @@ struct verb {
     bool eof;
     unsigned columns, rows;
     char *origin;                                 /* of stdin */
+    char request_id[SANDBOXES_REQUEST_BYTES];     /* of the negotiator's, "": none */
     char snapshot[FRONT_LAUNCHER_SNAPSHOT_BYTES]; /* "": it is no snapshot */
     uint64_t waits_until;                         /* boot ns, while init is being reached */
     void (*done)(void *cookie, const struct verb_answer *answer);
@@ -340,8 +341,8 @@ void sandbox_verb_pause(struct sandbox *sandbox, struct verb *verb);
 void sandbox_verb_resume(struct sandbox *sandbox, struct verb *verb);
 void sandbox_verb_snapshot(struct sandbox *sandbox, struct verb *verb);
 /** Tells options.sandbox_changes; `why` NULL: before it is done. */
-bool sandbox_tell_change(struct sandboxes *all, const char *sandbox_id, const char *action, const char *detail,
-                         const struct error *why, struct error *err) MUST_USE;
+bool sandbox_tell_change(const struct verb *verb, const char *action, const char *detail, const struct error *why,
+                         struct error *err) MUST_USE;
 
 /* ---- metrics.c ---- */
 void sandbox_verb_metrics(struct sandbox *sandbox, struct verb *verb);

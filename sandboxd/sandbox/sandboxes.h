@@ -32,6 +32,7 @@ struct sandbox_deed {
     const char *sandbox_id;
     const char *action;      /* "pause", "resume", "snapshot", "limits", "network" */
     const char *detail;      /* key=value pairs */
+    const char *request_id;  /* of who asked the negotiator for it; "": nobody */
     const struct error *why; /* NULL: it is about to be done; else it failed */
 };
 
@@ -81,6 +82,11 @@ struct registry *sandboxes_registry(struct sandboxes *all) MUST_USE;
 struct template_list *sandboxes_templates(struct sandboxes *all) MUST_USE;
 
 /* ---- for the negotiator's messages; any loop ---- */
+
+#define SANDBOXES_REQUEST_BYTES 65 /* a request's id with its NUL */
+
+/** What this loop's thread asks for from here on is for that request: its deeds tell its id. NULL: for none. */
+void sandboxes_asked_by(const char *request_id);
 
 /** A snapshot that is there. */
 struct sandbox_kept {

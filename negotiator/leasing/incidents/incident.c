@@ -117,8 +117,9 @@ static void ask_node(struct incident_question *q)
 {
     const struct leasing_nodes *nodes = &q->leasing->options.nodes;
     nodes->call(nodes->context, q->node,
-                json_pack("{s:s, s:s, s:s, s:s}", "call", "evidence", "id", q->sandbox_id, "part", q->part, "position",
-                          q->position),
+                settle_message(json_pack("{s:s, s:s, s:s, s:s}", "call", "evidence", "id", q->sandbox_id, "part",
+                                         q->part, "position", q->position),
+                               &q->caller),
                 node_answered, q);
 }
 
