@@ -38,7 +38,7 @@ static void grant_scopes(const struct work *work, const struct negotiation *n, s
     struct policy_subject who = policy_subject(&n->caller, n->wanted.actor);
     policy_scopes(work->leasing, &who, &allowed);
     if (n->wanted.scopes_given)
-        scope_intersect(to, &n->wanted.scopes, &allowed);
+        scope_meet(to, &n->wanted.scopes, &allowed);
     else
         scope_copy(to, &allowed);
 }

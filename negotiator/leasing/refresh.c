@@ -141,7 +141,7 @@ static void narrow(const struct work *work, const struct negotiation *n, const s
         scope_intersect(&asked, &n->wanted.scopes, &old->scopes);
     else
         scope_copy(&asked, &old->scopes);
-    scope_intersect(to, &asked, &allowed);
+    scope_meet(to, &asked, &allowed);
 }
 
 static bool rotate(struct work *work, struct refreshing *r, const struct capability_claims *old,

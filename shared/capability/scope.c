@@ -263,6 +263,32 @@ bool scope_set_covers(const struct scope_set *outer, const struct scope_set *inn
     return true;
 }
 
+/* What both atoms allow: a verb of one, a resource of one. */
+static bool meet_atoms(struct scope_atom *to, const struct scope_atom *a, const struct scope_atom *b)
+{
+    const struct scope_atom *const verbs[] = {a, b, a, b}, *const resources[] = {a, b, b, a};
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        *to = *resources[i];
+        to->verb = verbs[i]->verb;
+        if (scope_atom_covers(a, to) && scope_atom_covers(b, to))
+            return true;
+    }
+    return false;
+}
+
+void scope_meet(struct scope_set *to, const struct scope_set *a, const struct scope_set *b)
+{
+    struct scope_set met = {.count = 0}; /* apart: `to` may be one of the two */
+    for (size_t i = 0; i < a->count; i++) {
+        for (size_t j = 0; j < b->count && met.count < SCOPE_ATOMS_MAX; j++) {
+            struct scope_atom both;
+            if (meet_atoms(&both, &a->atoms[i], &b->atoms[j]) && !covers_atom(&met, &both))
+                met.atoms[met.count++] = both;
+        }
+    }
+    scope_copy(to, &met);
+}
+
 void scope_intersect(struct scope_set *to, const struct scope_set *asked, const struct scope_set *allowed)
 {
     struct scope_set granted; /* apart: `to` may be one of the two */

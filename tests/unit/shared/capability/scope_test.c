@@ -208,6 +208,11 @@ static void test_laws(void)
             struct scope_set met;
             scope_intersect(&met, &sets[a], &sets[b]);
             CHECK(scope_set_covers(&sets[a], &met) && scope_set_covers(&sets[b], &met));
+            scope_meet(&met, &sets[a], &sets[b]);
+            CHECK(scope_set_covers(&sets[a], &met) && scope_set_covers(&sets[b], &met));
+            for (size_t c = 0; c < count; c++)
+                CHECK(scope_set_covers(&met, &sets[c]) ==
+                      (scope_set_covers(&sets[a], &sets[c]) && scope_set_covers(&sets[b], &sets[c])));
             for (size_t c = 0; c < count; c++)
                 CHECK(!scope_set_covers(&sets[a], &sets[b]) || !scope_set_covers(&sets[b], &sets[c]) ||
                       scope_set_covers(&sets[a], &sets[c]));
@@ -225,6 +230,23 @@ static void test_intersect(void)
     scope_intersect(&policy, &set, &policy);
     scope_format(&policy, text);
     CHECK_TEXT(text, "fs:ro port@80");
+}
+
+static void test_meet(void)
+{
+    static const char *const ROWS[][3] = {{"fs:rw shell process", "fs:ro shell:ro code", "fs:ro shell:ro code"},
+                                          {"fs:rw@/a", "fs:ro", "fs:ro@/a"},
+                                          {"fs:rw@/a port", "fs:rw@/a/b port@80", "fs:rw@/a/b port@80"},
+                                          {"fs:rw@/a", "fs:rw@/b port", ""},
+                                          {"fs:ro fs:rw@/a", "fs:rw", "fs:ro fs:rw@/a"},
+                                          {"snapshot", "fs:rw shell process port", ""}};
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        struct scope_set a = parsed(ROWS[i][0]), b = parsed(ROWS[i][1]);
+        char text[SCOPE_TEXT_BYTES];
+        scope_meet(&a, &a, &b);
+        scope_format(&a, text);
+        CHECK_TEXT(text, ROWS[i][2]);
+    }
 }
 
 static void test_allows(void)
@@ -282,6 +304,7 @@ int main(void)
     test_covers();
     test_laws();
     test_intersect();
+    test_meet();
     test_allows();
     test_folders();
     return check_done();
