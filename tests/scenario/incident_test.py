@@ -183,12 +183,9 @@ class Incident(unittest.TestCase):
         proof = json.loads(parts["audit/verify.json"])
         self.assertTrue(proof["ok"] and proof["last"] >= records[-1]["seq"], proof)
 
-    def test_deleted_files_and_a_node_that_is_away(self):
+    def test_a_node_that_is_away(self):
         eve = self.add("eve")
         grant = self.negotiate(eve, "t1")
-        self.run_in(grant, "rm /etc/motd /etc/issue 2>/dev/null; rm -r /etc/skel 2>/dev/null; true")
-        gone = self.run_in(grant, "ls -d /etc/hostname")
-        self.assertTrue(gone)
         names = [pid for pid in self.deployment.pids("parley-sandboxd")]
         for pid in names:
             os.kill(pid, signal.SIGSTOP)
