@@ -88,11 +88,17 @@ def run_program(counts, name, command, environment, may_repeat=True):
                     (lambda: execute(command, environment)[0] == 0) if may_repeat else None)
 
 
+# Their clients and servers are the same; only what stands between is not.
+OVER_TLS = {"shared-http-server", "shared-http-stream", "shared-http-stop", "shared-http-websocket"}
+
+
 def queue_units(pool, counts, preset):
     environment = dict(os.environ, PARLEY_BIN=os.path.join(ROOT, "build", preset, "bin"), PARLEY_SOURCE=ROOT)
     for program in sorted(glob.glob(os.path.join(ROOT, "build", preset, "unit", "unit-*"))):
         name = os.path.basename(program)[len("unit-"):]
         pool.submit(run_program, counts, f"{preset}/{name}", [program], environment)
+        if name in OVER_TLS and preset == "debug":
+            pool.submit(run_program, counts, f"{preset}/{name} over TLS", [program], dict(environment, PARLEY_TEST_TLS="1"))
 
 
 def run_fuzzer(counts, program):

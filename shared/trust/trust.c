@@ -32,7 +32,7 @@ bool trust_parse_fingerprint(char to[static TRUST_FINGERPRINT_BYTES], const char
     for (; *text != '\0'; text++) {
         char c = *text >= 'A' && *text <= 'F' ? (char)(*text - 'A' + 'a') : *text;
         bool is_digit = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-        if (c == ':' && count % 2 == 0)
+        if (c == ':' && count > 0 && count % 2 == 0 && text[1] != '\0')
             continue;
         if (!is_digit || count == sizeof digits - 1)
             return false;

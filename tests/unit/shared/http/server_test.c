@@ -326,6 +326,10 @@ static void test_kept_alive(void)
     client_say(client, "GET /hello HTTP/1.1\r\nHost: h\r\n\r\n");
     CHECK(client_read_reply(client, reply, sizeof reply) > 0);
     int fd = server_end(client);
+    if (client_is_tls()) { /* the end of a pair: what it has is the socket's outside */
+        close(client);
+        return;
+    }
     CHECK(tcp_option(fd, SOL_SOCKET, SO_KEEPALIVE) == 1);
     CHECK(tcp_option(fd, IPPROTO_TCP, TCP_KEEPIDLE) +
               tcp_option(fd, IPPROTO_TCP, TCP_KEEPINTVL) * tcp_option(fd, IPPROTO_TCP, TCP_KEEPCNT) ==

@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,15 @@ struct tls_between {
     SSL *ssl;
 };
 
+static atomic_int tls_running; /* threads */
+
+/* Before the leak check, which would find what they hold. */
+static void tls_wait_for_threads(void)
+{
+    for (int i = 0; i < 500 && atomic_load(&tls_running) > 0; i++)
+        poll(NULL, 0, 10);
+}
+
 static SSL_CTX *tls_client_context(void)
 {
     static SSL_CTX *context;
@@ -73,6 +83,7 @@ static SSL_CTX *tls_client_context(void)
     if (context == NULL) {
         context = SSL_CTX_new(TLS_client_method());
         signal(SIGPIPE, SIG_IGN); /* a server that is gone */
+        atexit(tls_wait_for_threads);
     }
     pthread_mutex_unlock(&mutex);
     return context;
@@ -160,6 +171,8 @@ static void *tls_run(void *cookie)
     close(between->outside);
     close(between->inside);
     free(between);
+    OPENSSL_thread_stop();
+    atomic_fetch_sub(&tls_running, 1);
     return NULL;
 }
 
@@ -173,6 +186,7 @@ TLS_HELPER static int tls_wrap(int fd)
         return -1;
     *between = (struct tls_between){.inside = pair[1], .outside = fd, .ssl = SSL_new(tls_client_context())};
     SSL_set_fd(between->ssl, fd);
+    atomic_fetch_add(&tls_running, 1);
     if (pthread_create(&thread, NULL, tls_run, between) != 0)
         return -1;
     pthread_detach(thread);
