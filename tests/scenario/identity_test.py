@@ -71,6 +71,15 @@ class Identity(unittest.TestCase):
             self.assertEqual({record["principal"] for record in records}, {f"{issuer.name}:ada"})
             self.assertEqual(self.ask(token, f"/threads/{key.kid}/sandbox", "DELETE").status, 204)
 
+    def test_with_the_cli(self):
+        token = self.corp.token(self.ec, "cli")
+        environment = dict(self.deployment.environment, PARLEY_URL=self.deployment.url, PARLEY_API_KEY=token)
+        ran = subprocess.run([os.path.join(self.deployment.programs, "parley"), "run", "--thread", "cli", "--", "echo", "by", "token"],
+                             env=environment, capture_output=True, text=True, timeout=60)
+        self.assertEqual((ran.returncode, ran.stdout), (0, "by token\n"), ran.stderr)
+        self.assertEqual(self.ask(token, "/threads/cli/sandbox").status, 200)
+        self.assertNotIn(token.rsplit(".", 1)[1], self.deployment.logs())
+
     def test_roles(self):
         guest, ops = self.corp.token(self.rsa, "gus", groups=["guests"]), self.corp.token(self.rsa, "op", groups=["x", "ops"])
         self.assertEqual(self.ask(guest).status, 200)
