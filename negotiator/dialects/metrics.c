@@ -131,13 +131,16 @@ static void scrape_done(void *argument, const struct error *err)
 
 /* Nothing secret stands there, but what a business does: for this machine, for who has a key whatever its role, or as
  * the setting says. */
-static bool may_look(const struct http_request *request, struct error *err)
+static bool may_look(struct http_request *request, struct error *err)
 {
     struct plane *plane = plane_of(request);
     struct principal principal;
     const char *credential = http_request_credential(request);
-    if (plane->metrics_open || http_request_is_local(request) ||
-        principal_table_find(plane->principals, credential ? credential : "", &principal, err))
+    if (plane->metrics_open || http_request_is_local(request))
+        return true;
+    if (credential && !http_authentication_allowed(request, err))
+        return false;
+    if (principal_table_find(plane->principals, credential ? credential : "", &principal, err))
         return true;
     leasing_stranger(plane->leasing, http_request_remote(request));
     metrics_add(&plane->counts.strangers, 1);

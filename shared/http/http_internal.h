@@ -212,7 +212,7 @@ struct http_request {
     bool carries_credential; /* in whatever carrier, ours or not */
     bool is_judged_early;    /* the body was not there yet */
     struct address client;   /* who asks: the peer, or whom trusted proxies name */
-    bool has_client, is_forwarded;
+    bool has_client;
     bool is_admitted; /* its token was taken */
     bool is_failure_counted;
     char remote[HTTP_REMOTE_BYTES];

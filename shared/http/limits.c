@@ -39,15 +39,8 @@ void http_limits_find_client(struct http_request *request)
             values[count++] = head->fields[i].value;
     }
     struct address from = address_forwarded(request->worker->server->trusted_proxies, &request->client, values, count);
-    request->is_forwarded = count > 0;
     request->client = from;
     address_format(request->remote, &from);
-}
-
-/* What no header says: a proxy on this machine that passes on whatever it is told would make everybody local. */
-static bool is_local(const struct http_request *request)
-{
-    return !request->is_forwarded && (!request->has_client || address_is_loopback(&request->client));
 }
 
 static bool refuse(struct http_request *request, uint64_t wait_ns, const char *what, struct error *err)
@@ -63,7 +56,7 @@ bool http_limits_admit(struct http_request *request, struct error *err)
 {
     struct http_server *server = request->worker->server;
     if (request->is_admitted || server->requests == NULL || (request->match.route->carriers & HTTP_UNLIMITED) != 0 ||
-        (is_local(request) && !server->options.limits.loopback))
+        !request->has_client || (http_request_is_local(request) && !server->options.limits.loopback))
         return true;
     request->is_admitted = true; /* or refused, and then asked no more */
     uint64_t wait_ns = http_rate_take(server->requests, &request->client, clock_boot_ns());

@@ -29,7 +29,11 @@ static void test_loopback(void)
 {
     fixture_start((struct http_server_options){.limits = {.per_minute = 2}});
     for (int i = 0; i < 10; i++)
-        CHECK(ask_from("192.0.2.1", "a") == 200 && says("\"remote\":\"127.0.0.1\""));
+        CHECK(ask("/keys", "Authorization: Bearer a\r\n") == 200 && says("\"remote\":\"127.0.0.1\""));
+    /* Through a proxy here that nobody has named: all who come that way are one. */
+    CHECK(ask_from("192.0.2.1", "a") == 200 && says("\"remote\":\"127.0.0.1\""));
+    CHECK(ask_from("192.0.2.2", "a") == 200 && ask_from("192.0.2.3", "a") == 429);
+    CHECK(ask("/keys", "Authorization: Bearer a\r\n") == 200);
     fixture_stop(0);
     fixture_start((struct http_server_options){.limits = {.per_minute = 2, .loopback = true}});
     CHECK(ask_from("192.0.2.1", "a") == 200 && ask_from("192.0.2.2", "a") == 200);
