@@ -3,6 +3,7 @@
 #include "negotiator/dialects/outside.h"
 #include "negotiator/dialects/plane.h"
 #include "negotiator/leasing/events/hub.h"
+#include "negotiator/webhooks/courier.h"
 #include "negotiator/pulse.h"
 #include "negotiator/settings.h"
 #include "shared/base/clock.h"
@@ -31,6 +32,7 @@ struct service {
     struct kv *kv; /* NULL once the ledger thread has it */
     struct principal_table *principals;
     struct events_hub *hub;
+    struct courier *courier;
     struct identity *identity; /* NULL: no outside issuers */
     struct fleet *fleet;
     struct ledger *ledger;
@@ -155,6 +157,19 @@ static unsigned loop_count(const struct settings *settings)
     return cpus < 1 ? 1 : cpus > 64 ? 64 : (unsigned)cpus;
 }
 
+static bool start_courier(struct service *service, struct error *err)
+{
+    const struct settings *settings = &service->settings;
+    service->courier = courier_start(&(struct courier_options){.leasing = service->leasing,
+                                                               .ledger = service->ledger,
+                                                               .hub = service->hub,
+                                                               .hosts = settings->webhook_hosts,
+                                                               .give_up_s = settings->webhook_give_up},
+                                     err);
+    service->plane.courier = service->courier;
+    return service->courier != NULL;
+}
+
 static bool start_planes(struct service *service, struct error *err)
 {
     const struct settings *settings = &service->settings;
@@ -204,7 +219,7 @@ static bool start_planes(struct service *service, struct error *err)
                                     .preview_domain = settings->preview_domain,
                                     .metrics_open = settings->metrics_open};
     return (service->identity == NULL || identity_start(service->identity, err)) &&
-           leasing_start(service->leasing, err);
+           leasing_start(service->leasing, err) && start_courier(service, err);
 }
 
 static bool start_server(struct service *service, struct error *err)
@@ -253,11 +268,13 @@ static void stop(struct service *service)
     if (service->server)
         http_server_stop(service->server, STOP_GRACE_MS);
     identity_free(service->identity); /* its last answers are posts to loops, too */
+    courier_stop(service->courier);
     if (service->leasing)
         leasing_stopping(service->leasing);
     if (service->fleet)
         fleet_stop(service->fleet);
     ledger_stop(service->ledger);
+    courier_free(service->courier);
     kv_free(service->kv);
     leasing_free(service->leasing); /* its last answers are posts to loops, which the server frees */
     http_server_free(service->server);

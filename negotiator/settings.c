@@ -58,6 +58,10 @@ static const struct config_row ROWS[] = {
      "CIDR,...: whose X-Forwarded-For says where requests are from"},
     {"auth_failures_per_minute", CONFIG_NUMBER, FIELD(auth_failures), "60", 0, 1000000,
      "invalid credentials from an address, also of this host; then 429; 0: no limit"},
+    {"webhook_hosts", CONFIG_TEXT, FIELD(webhook_hosts), NULL, 0, 0,
+     "HOST[:PORT],...: where a user's webhook may lead by http, and to an address that is not public"},
+    {"webhook_give_up", CONFIG_NUMBER, FIELD(webhook_give_up), "86400", 1, 30 * 86400,
+     "s that a webhook's receiver may fail without a break, then it is disabled"},
     {"audit_keep_days", CONFIG_NUMBER, FIELD(audit_keep_days), "90", 0, 36500,
      "days an audit record is kept at least, 0: for ever"},
 };

@@ -38,6 +38,8 @@ struct settings {
     bool rate_loopback;                          /* loopback is limited too */
     char *trusted_proxies;                       /* networks, with commas; NULL: none */
     int64_t auth_failures;                       /* a minute, of one client address; 0: no limit */
+    char *webhook_hosts;                         /* HOST[:PORT],...: that any webhook may lead to */
+    int64_t webhook_give_up;                     /* s of failing without a break, then one is disabled */
     int64_t audit_keep_days;                     /* of audit records; 0: for ever */
 };
 

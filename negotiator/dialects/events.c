@@ -123,7 +123,7 @@ static bool is_allowed(const struct following *f, struct error *err)
 }
 
 /* The stream may be gone after it: false. */
-static bool send(struct following *f, const struct text *text)
+static bool send_text(struct following *f, const struct text *text)
 {
     uint64_t number = f->number;
     if (text->length == 0)
@@ -185,7 +185,7 @@ static void deliver(void *cookie)
     trip_free(trip);
     if (!good) {
         fail(f, &err);
-    } else if (send(f, &text)) {
+    } else if (send_text(f, &text)) {
         if (is_end) {
             end(f);
             http_stream_end(f->request);
@@ -269,7 +269,7 @@ static void on_tick(void *cookie)
     /* An id without data moves what the client resumes from, and shows nothing. */
     if (f->ready_told && !f->full)
         text_append_format(&text, ": keepalive\nid: %" PRIu64 "\n\n", f->after);
-    if (send(f, &text))
+    if (send_text(f, &text))
         f->timer = loop_timer_start(f->loop, clock_boot_ns() + TICK_NS, on_tick, f);
 }
 

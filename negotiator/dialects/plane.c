@@ -27,6 +27,17 @@ static const char *key_action(const struct http_request *request)
 }
 
 /* By the names that the rules use. */
+static const char *webhook_action(const struct http_request *request)
+{
+    const char *method = http_request_method(request), *path = http_request_path(request);
+    bool is_post = text_equal(method, "POST");
+    return text_equal(method, "DELETE")                       ? "webhook.delete"
+           : text_equal(method, "PATCH")                      ? "webhook.update"
+           : is_post && text_equal(path, "/webhooks")         ? "webhook.create"
+           : is_post && text_equal(strrchr(path, '/'), "/rotate") ? "webhook.rotate"
+                                                              : "read";
+}
+
 static const char *action_of(const struct http_request *request)
 {
     const char *method = http_request_method(request), *path = http_request_path(request);
@@ -41,6 +52,8 @@ static const char *action_of(const struct http_request *request)
                                                              : "incident.close";
     if (text_starts_with(path, "/keys"))
         return key_action(request);
+    if (text_starts_with(path, "/webhooks"))
+        return webhook_action(request);
     if (text_equal(strrchr(path, '/'), "/refresh"))
         return "refresh";
     if (text_equal(strrchr(path, '/'), "/share"))
@@ -218,7 +231,7 @@ const struct http_route *plane_routes(size_t *count)
         threads_rows(), sandboxes_rows(),   changes_rows(), snapshots_rows(), volumes_rows(), node_rows(),
         admin_rows(),   revocations_rows(), nodes_rows(),   audit_rows(),     execute_rows(), keys_rows(),
         login_rows(),   share_rows(),       events_rows(),  incidents_rows(), policy_rows(),
-        metrics_rows(),
+        metrics_rows(),   webhooks_rows(),
     };
     *count = 0;
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {

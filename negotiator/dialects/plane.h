@@ -29,6 +29,7 @@ struct plane {
     struct ledger *ledger;
     struct principal_table *principals;
     struct events_hub *hub;            /* who is told that the audit chain grew */
+    struct courier *courier;           /* who sends events to webhooks */
     struct identity *identity;         /* of outside issuers; NULL: there are none */
     const char *preview_domain;        /* below which nodes serve previews; borrowed */
     bool metrics_open;                 /* /metrics asks nobody who he is, also beyond this machine */
@@ -93,6 +94,7 @@ struct plane_rows keys_rows(void);
 struct plane_rows login_rows(void);
 struct plane_rows policy_rows(void);
 struct plane_rows events_rows(void);
+struct plane_rows webhooks_rows(void);
 struct plane_rows share_rows(void);
 struct plane_rows incidents_rows(void);
 struct plane_rows metrics_rows(void);

@@ -81,7 +81,7 @@ static const struct config_row ROWS[] = {
 enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
 
 /* The negotiator's keys in the same STATE/config.json. */
-static const char *const FOREIGN[] = {
+static const char *const FOREIGN[] = {"webhook_hosts", "webhook_give_up",
     "identity_file", "rate_per_minute", "rate_burst",
     "host",    "port",         "negotiator_user", "negotiator_uid",  "map_mb",    "ttl_default",
     "ttl_max", "idle_timeout", "lease_lifetime",  "cpu_milli",       "memory_mb", "disk_mb",

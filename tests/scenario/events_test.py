@@ -133,7 +133,7 @@ class EventsTest(unittest.TestCase):
             self.skipTest("no POST /keys yet")
         with Events(self.deployment, key=made.json["api_key"]) as events:
             next(iter(events))
-            self.assertEqual(self.deployment.request("DELETE", "/keys/" + made.json["id"]).status, 204)
+            self.assertEqual(self.deployment.request("DELETE", "/keys/" + made.json["key"]["id"]).status, 204)
             try:
                 events.until(lambda name, data: name == "error")
             except http.client.IncompleteRead:

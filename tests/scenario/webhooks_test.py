@@ -1,0 +1,216 @@
+"""Webhooks: what happens is sent, signed, in order and at least once, also when the receiver or the negotiator was away;
+a slow receiver delays nobody else; a user's webhook reaches no address that is not public."""
+import os
+import sys
+import threading
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+from parley_testing import Deployment, needs_root  # noqa: E402
+from parley_testing.receiver import Receiver, signed_by  # noqa: E402
+
+
+def ids(bodies):
+    return [body["data"]["id"] for body in bodies]
+
+
+@needs_root
+class Webhooks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.listed = Receiver()
+        cls.addClassCleanup(cls.listed.close)
+        cls.deployment = Deployment(PARLEY_WEBHOOK_HOSTS=f"127.0.0.1:{cls.listed.port}", PARLEY_WEBHOOK_GIVE_UP="4")
+        cls.addClassCleanup(cls.deployment.close)
+        made = cls.deployment.request("POST", "/keys", {"principal": "ada", "role": "user"})
+        cls.ada = made.json["api_key"]
+
+    def make(self, url, token="", status=201, **more):
+        made = self.deployment.request("POST", "/webhooks", {"url": url, **more}, token=token)
+        self.assertEqual(made.status, status, made)
+        if status == 201:
+            self.addCleanup(self.deployment.request, "DELETE", "/webhooks/" + made.json["id"], token=token)
+        return made.json
+
+    def attach(self, thread, times=1):
+        for _ in range(times):
+            self.deployment.negotiate(thread)
+
+    def look(self, webhook, enough, seconds=30):
+        """GET of a webhook, as soon as enough(it)."""
+        until = time.monotonic() + seconds
+        while True:
+            now = self.deployment.request("GET", "/webhooks/" + webhook["id"]).json
+            if enough(now):
+                return now
+            self.assertLess(time.monotonic(), until, now)
+            time.sleep(0.1)
+
+    def test_events_are_sent_signed_and_in_order(self):
+        with Receiver() as receiver:
+            webhook = self.make(receiver.url, types=["sandbox.created", "token.*"])
+            self.attach("signed", 4)
+            bodies = receiver.wait(lambda bodies: len(bodies) >= 4)
+            self.assertEqual([b["type"] for b in bodies], ["sandbox.created"] + ["token.issued"] * 3)
+            self.assertEqual(ids(bodies), sorted(set(ids(bodies))))
+            self.assertEqual({b["data"]["thread_id"] for b in bodies}, {"signed"})
+            for headers, body in receiver.got:
+                self.assertEqual(signed_by(webhook["secret"], headers, body), 1)
+                self.assertEqual(signed_by("whsec_" + "A" * 43 + "=", headers, body), 0)
+            names = [headers["webhook-id"] for headers, _ in receiver.got]
+            self.assertEqual(len(set(names)), len(names))
+            shown = self.look(webhook, lambda now: now["cursor"] >= ids(bodies)[-1])
+            self.assertNotIn("secret", shown)
+            told = self.deployment.request("GET", f"/webhooks/{webhook['id']}/deliveries").json["deliveries"]
+            self.assertEqual([t["event"] for t in told], ids(bodies))
+            self.assertEqual({(t["status"], t["delivered"]) for t in told}, {(200, True)})
+
+    def test_a_rotated_secret_signs_beside_the_old_one_for_a_while(self):
+        with Receiver() as receiver:
+            webhook = self.make(receiver.url, types=["token.issued"])
+            fresh = self.deployment.request("POST", f"/webhooks/{webhook['id']}/rotate", {})
+            self.assertEqual(fresh.headers["cache-control"], "no-store")
+            self.attach("rotated", 2)
+            receiver.wait(lambda bodies: len(bodies) >= 1)
+            headers, body = receiver.got[0]
+            self.assertEqual([signed_by(s, headers, body) for s in (webhook["secret"], fresh.json["secret"])], [1, 1])
+            last = self.deployment.request("POST", f"/webhooks/{webhook['id']}/rotate", {"grace": 0}).json["secret"]
+            before = len(receiver.got)
+            self.attach("rotated")
+            receiver.wait(lambda bodies: len(bodies) > before)
+            headers, body = receiver.got[-1]
+            self.assertEqual([signed_by(s, headers, body) for s in (fresh.json["secret"], last)], [0, 1])
+
+    def test_what_fails_is_tried_again_and_nothing_overtakes_it(self):
+        def answer(body, number):
+            return (503, {"Retry-After": "1"}) if number == 1 else 302 if number == 2 else 204
+        with Receiver(answer) as receiver:
+            webhook = self.make(receiver.url, types=["token.issued"])
+            self.attach("tried", 3)
+            bodies = receiver.wait(lambda bodies: len(bodies) >= 4)
+            self.assertEqual(len(set(ids(bodies[:3]))), 1)
+            self.assertEqual(len({headers["webhook-id"] for headers, _ in receiver.got[:3]}), 1)
+            self.assertGreater(ids(bodies)[3], ids(bodies)[2])
+            told = self.deployment.request("GET", f"/webhooks/{webhook['id']}/deliveries").json["deliveries"]
+            self.assertEqual([t.get("status") for t in told[:3]], [503, 302, 204])
+
+    def test_nothing_is_lost_when_the_negotiator_is_killed(self):
+        gate = threading.Event()
+        with Receiver(lambda body, number: 200 if gate.is_set() else 500) as receiver:
+            webhook = self.make(receiver.url, types=["token.issued", "sandbox.created"])
+            begin = self.deployment.request("GET", "/audit/head").json["seq"]
+            self.attach("killed", 3)
+            receiver.wait(lambda bodies: len(bodies) >= 1)
+            self.deployment.kill("parley-negotiator")
+            gate.set()
+            self.deployment.wait_ready()
+            self.deployment.request("PATCH", "/webhooks/" + webhook["id"], {"enabled": True})
+            self.attach("killed", 3)
+            wanted = [r["seq"] for r in self.deployment.request(
+                "GET", f"/audit?after={begin}&thread=killed&action=negotiate").json["records"]]
+            self.assertEqual(len(wanted), 6)
+            receiver.wait(lambda bodies: set(wanted) <= set(ids(bodies)))
+            first = list(dict.fromkeys(ids(receiver.bodies())))
+            self.assertEqual([i for i in first if i in wanted], wanted)
+
+    def test_a_slow_receiver_delays_no_other(self):
+        hangs = threading.Event()
+        with Receiver(lambda body, number: hangs.wait(60) and 200) as slow, Receiver() as quick:
+            self.make(slow.url, types=["token.issued"])
+            self.make(quick.url, types=["token.issued"])
+            self.attach("slow", 4)
+            slow.wait(lambda bodies: len(bodies) == 1)
+            quick.wait(lambda bodies: len(bodies) >= 3)
+            self.assertEqual(len(slow.got), 1)
+            hangs.set()
+
+    def test_one_that_fails_for_too_long_is_disabled_and_says_so(self):
+        with Receiver(500) as receiver, Receiver() as other:
+            watcher = self.make(other.url, types=["webhook.disabled"])
+            webhook = self.make(receiver.url, types=["token.issued"])
+            self.attach("disabled", 2)
+            now = self.look(webhook, lambda now: not now["enabled"])
+            self.assertIn("failed for too long", now["reason"])
+            self.assertIn(webhook["id"], other.wait(lambda bodies: bodies)[0]["data"]["detail"])
+            self.assertTrue(watcher["enabled"])
+            receiver.answer = 200
+            before = len(receiver.got)
+            self.deployment.request("PATCH", "/webhooks/" + webhook["id"], {"enabled": True})
+            receiver.wait(lambda bodies: len(bodies) > before)
+            self.look(webhook, lambda now: now["enabled"] and now["attempts"] == 0)
+
+    def test_one_whose_receiver_is_gone_is_disabled_at_once(self):
+        with Receiver(410) as receiver:
+            webhook = self.make(receiver.url, types=["token.issued"])
+            self.attach("gone", 2)
+            now = self.look(webhook, lambda now: not now["enabled"])
+            self.assertIn("410", now["reason"])
+
+    def test_a_users_webhook_reaches_no_private_address(self):
+        with Receiver() as inside:
+            self.make(inside.url, token=self.ada, status=400)
+            # The attack that counts: a name that is fine to look at, and leads here.
+            for host in ("127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "127.1", "2130706433"):
+                webhook = self.make(f"https://{host}:{inside.port}/", token=self.ada)
+                told = self.deployment.request("POST", f"/webhooks/{webhook['id']}/test", token=self.ada).json
+                self.assertEqual((told["delivered"], told["error"]), (False, "the address is not a public one"), host)
+            self.assertEqual(inside.got, [])
+            # An admin's reaches it: it is there.
+            webhook = self.make(inside.url)
+            self.assertTrue(self.deployment.request("POST", f"/webhooks/{webhook['id']}/test").json["delivered"])
+            self.assertEqual(inside.bodies()[0]["type"], "webhook.test")
+            # What an admin listed, a user may too, and it gets only his own.
+            mine = self.make(self.listed.url, token=self.ada, types=["sandbox.created", "request.refused"])
+            self.attach("not-hers")
+            self.assertEqual(self.deployment.request("POST", "/threads/hers/sandbox", {}, token=self.ada).status, 201)
+            bodies = self.listed.wait(lambda bodies: any(b["type"] == "sandbox.created" for b in bodies))
+            self.assertEqual({b["data"]["principal"] for b in bodies}, {"ada"})
+            # Nobody takes over what an admin set: another URL is the user's again.
+            self.assertEqual(self.deployment.request("PATCH", "/webhooks/" + mine["id"], {"url": inside.url},
+                                                     token=self.ada).status, 400)
+
+    def test_no_redirect_is_followed_and_no_long_answer_is_read(self):
+        with Receiver() as inside, Receiver(lambda body, number: (302, {"Location": inside.url})) as receiver:
+            webhook = self.make(receiver.url)
+            told = self.deployment.request("POST", f"/webhooks/{webhook['id']}/test").json
+            self.assertEqual((told["delivered"], told["status"]), (False, 302))
+            self.assertEqual(inside.got, [])
+
+    def test_others_webhooks_are_not_there(self):
+        webhook = self.make(self.listed.url)
+        for method, path, body in (("GET", "", None), ("PATCH", "", {"enabled": False}), ("DELETE", "", None),
+                                   ("POST", "/rotate", {}), ("POST", "/test", None), ("GET", "/deliveries", None)):
+            self.assertEqual(self.deployment.request(method, f"/webhooks/{webhook['id']}{path}", body,
+                                                     token=self.ada).status, 404, (method, path))
+        mine = self.make(self.listed.url, token=self.ada)
+        shown = self.deployment.request("GET", "/webhooks", token=self.ada).json["webhooks"]
+        self.assertIn(mine["id"], [w["id"] for w in shown])
+        self.assertEqual({w["principal"] for w in shown}, {"ada"})
+        everybody = self.deployment.request("GET", "/webhooks?all=1").json["webhooks"]
+        self.assertLessEqual({"ada", "admin"}, {w["principal"] for w in everybody})
+        self.assertEqual(self.deployment.request("GET", "/webhooks?all=1", token=self.ada).status, 403)
+        self.assertEqual(self.deployment.request("POST", "/webhooks", {"url": self.listed.url, "all": True},
+                                                 token=self.ada).status, 403)
+
+    def test_wrong_questions_are_refused(self):
+        for body in ({}, {"url": 7}, {"url": "ftp://example.com/"}, {"url": "example.com"}, {"url": "http://example.com"},
+                     {"url": "https://u:p@example.com/"}, {"url": "https://example.com/#f"},
+                     {"url": "https://example.com/\n"}, {"url": "https://example.com/" + "a" * 2048},
+                     {"url": "https://example.com", "types": "exec.*"}, {"url": "https://example.com", "types": ["a,b"]},
+                     {"url": "https://example.com", "types": ["A"]}, {"url": "https://example.com", "secret": "x"},
+                     {"url": "https://example.com", "all": 1}):
+            self.assertEqual(self.deployment.request("POST", "/webhooks", body, token=self.ada).status, 400, body)
+        self.assertEqual(self.deployment.request("GET", "/webhooks/whk_nope").status, 404)
+
+    def test_there_are_so_many_and_no_more(self):
+        for _ in range(20):
+            made = self.deployment.request("POST", "/webhooks?principal=busy", {"url": "https://example.com/"})
+            if made.status != 201:
+                break
+            self.addCleanup(self.deployment.request, "DELETE", "/webhooks/" + made.json["id"])
+        self.assertEqual((made.status, made.code), (429, "QUOTA_EXCEEDED"))
+
+
+if __name__ == "__main__":
+    unittest.main()
