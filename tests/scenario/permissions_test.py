@@ -227,28 +227,34 @@ class Matrix(World):
         for name, row in served.items():
             self.assertEqual(row["needs"] == "-", name in OPEN, name)
 
-    def see(self, route, row, asker, token):
-        made = getattr(self, row.thing)()
+    def see(self, route, row, asker, token, made):
         path = re.sub(r"\{(\w+)\}", lambda name: made[name[1]], route[1])
         if asker == "as_owner" or (asker == "admin" and row.expected["as_owner"] is not None):
             path += "?principal=ada"
-        status = send(self.deployment, route[0], self.deployment.url + path, made.get("body", row.body), token)
+        return send(self.deployment, route[0], self.deployment.url + path, made.get("body", row.body), token)
+
+    def see_all(self, route, row, tokens):
+        """Those who are refused ask about one thing, and leave it as it is; each of the others about one of his own."""
+        refused = [asker for asker in tokens if (row.expected[asker] or 0) >= 400]
+        others = [asker for asker in tokens if row.expected[asker] and asker not in refused]
+        made = getattr(self, row.thing)()
+        for asker in refused + others:
+            with self.subTest(route=" ".join(route), asker=asker):
+                self.assertEqual(self.see(route, row, asker, tokens[asker], made), row.expected[asker])
+            if asker in others[:-1] and row.thing != "nothing":
+                self.doCleanups()
+                made = getattr(self, row.thing)()
         self.doCleanups()
-        return status
 
     def test_who_may_do_what(self):
         for route, row in ROUTES.items():
-            for asker in ASKERS:
-                if row.expected[asker] is not None:
-                    with self.subTest(route=" ".join(route), asker=asker):
-                        self.assertEqual(self.see(route, row, asker, self.keys[asker]), row.expected[asker])
+            self.see_all(route, row, self.keys)
 
     def test_a_login_token_may_what_its_key_may(self):
-        for asker in ("viewer", "user", "other", "admin"):
-            token = self.ask("POST", "/auth/token", {"api_key": self.keys[asker]}).json["token"]
-            for route, row in ROUTES.items():
-                with self.subTest(route=" ".join(route), asker=asker):
-                    self.assertEqual(self.see(route, row, asker, token), row.expected[asker])
+        tokens = {asker: self.ask("POST", "/auth/token", {"api_key": self.keys[asker]}).json["token"]
+                  for asker in ("viewer", "user", "other", "admin")}
+        for route, row in ROUTES.items():
+            self.see_all(route, row, tokens)
 
     def test_open_ones_are_the_same_for_everybody(self):
         for (method, path), expected in OPEN.items():
