@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sodium.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -111,7 +112,11 @@ static void keep_reading_alone(void)
     struct __user_cap_data_struct reads[_LINUX_CAPABILITY_U32S_3] = {0};
     if (geteuid() != 0)
         return;
-    reads[0].effective = reads[0].permitted = 1U << CAP_DAC_READ_SEARCH;
+    if (syscall(SYS_capget, &header, reads) != 0)
+        _exit(1);
+    uint32_t kept = reads[0].permitted & (1U << CAP_DAC_READ_SEARCH); /* a unit may have taken it: then what is root's */
+    memset(reads, 0, sizeof reads);
+    reads[0].effective = reads[0].permitted = kept;
     for (unsigned long number = 0; prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0; number++)
         (void)prctl(PR_CAPBSET_DROP, number, 0, 0, 0);
     if (syscall(SYS_capset, &header, reads) != 0)
