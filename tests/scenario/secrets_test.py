@@ -22,6 +22,7 @@ import urllib.parse
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
 from parley_testing.token import b64, compact, kdf, link  # noqa: E402
+from parley_testing.issuer import Issuer, Key  # noqa: E402
 from parley_testing.websocket import Refused, Session  # noqa: E402
 
 LEDGER = ("state/negotiator/ledger/*",)
@@ -41,7 +42,8 @@ class Run:
         os.chdir(self.folder)  # where cores of the programs would be, as core_pattern is on most machines
         try:
             resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            self.deployment = Deployment(tls=True, PARLEY_LOG_LEVEL="debug", PARLEY_AUTH_FAILURES_PER_MINUTE="0")
+            self.deployment = Deployment(tls=True, PARLEY_LOG_LEVEL="debug", PARLEY_AUTH_FAILURES_PER_MINUTE="0",
+                                         PARLEY_IDENTITY_FILE=self.name_an_issuer())
         finally:
             os.chdir(before)
         with open(self.deployment.state + "/negotiator/master.key", "rb") as key:
@@ -49,6 +51,15 @@ class Run:
         self.grant = self.deployment.negotiate("secrets", ports=[3000], capability_url=True)
         self.watcher = threading.Thread(target=self.look_on)
         self.watcher.start()
+
+    def name_an_issuer(self):
+        self.issuer, self.issuer_key = Issuer("corp"), Key(self.folder, "e1", "ES256")
+        with open(self.folder + "/jwks.json", "w") as file:
+            json.dump({"keys": [self.issuer_key.jwk]}, file)
+        with open(self.folder + "/identity.json", "w") as file:
+            json.dump({"issuers": [{"name": "corp", "issuer": self.issuer.issuer, "audience": "parley",
+                                    "algorithms": ["ES256"], "jwks": self.folder + "/jwks.json"}]}, file)
+        return self.folder + "/identity.json"
 
     def close(self):
         self.over = True
@@ -155,6 +166,14 @@ def login_tokens(run):
     return None if made.status == 404 else [made.json["token"]]
 
 
+def outside_tokens(run):
+    """One that is good, one that is over, one that is refused."""
+    made = [run.issuer.token(run.issuer_key), run.issuer.token(run.issuer_key, exp=1), run.issuer.token(run.issuer_key, aud="x")]
+    answers = [run.ask("GET", "/sandboxes", token=token).status for token in made]
+    assert answers == [200, 401, 401], answers
+    return made
+
+
 def webhook_secrets(run):
     made = run.ask("POST", "/webhooks", {"url": "https://example.com/hook"}, quiet=True)
     return None if made.status == 404 else [made.json.get("secret") or made.json["webhook"]["secret"]]
@@ -178,6 +197,7 @@ KINDS = (
     ("a user's API key", user_keys, ()),
     ("a login token", login_tokens, ()),
     ("a webhook's secret", webhook_secrets, ()),
+    ("a token of an outside issuer", outside_tokens, ()),
     ("a TLS key", tls_keys, ("state/tls/*.key",)),
 )
 
