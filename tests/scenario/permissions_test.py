@@ -107,6 +107,14 @@ ROUTES = {
     ("GET", "/policy"): for_admins(None, 200),
     ("PUT", "/policy"): for_admins({"surprise": 1}, 400),
     ("POST", "/policy/why"): Row(403, 200, 404, 200, body={"principal": "ada"}),
+    ("POST", "/webhooks"): Row(403, 201, 201, 201, body={"url": "https://example.invalid/hook", "types": ["key.created"]}),
+    ("GET", "/webhooks"): of_list(),
+    ("GET", "/webhooks/{webhook_id}"): of_id(200, 200, 200, "webhook"),
+    ("PATCH", "/webhooks/{webhook_id}"): of_id(403, 200, 200, "webhook", {"enabled": False}),
+    ("DELETE", "/webhooks/{webhook_id}"): of_id(403, 204, 204, "webhook"),
+    ("POST", "/webhooks/{webhook_id}/rotate"): of_id(403, 200, 200, "webhook", {}),
+    ("POST", "/webhooks/{webhook_id}/test"): of_id(403, 200, 200, "webhook"),
+    ("GET", "/webhooks/{webhook_id}/deliveries"): of_id(200, 200, 200, "webhook"),
     ("POST", "/incidents"): for_admins({}, 400),
     ("GET", "/incidents"): for_admins(None, 200),
     ("GET", "/incidents/{incident_id}"): for_admins(None, 404, "no_incident"),
@@ -209,6 +217,12 @@ class World(unittest.TestCase):
         made = self.ask("POST", "/keys", {"principal": "ada"}, self.admin).json["key"]["id"]
         self.addCleanup(self.ask, "DELETE", f"/keys/{made}", None, self.admin)
         return {"key_id": made}
+
+    def webhook(self):
+        made = self.ada("POST", "/webhooks", {"url": "https://example.invalid/hook", "types": ["key.created"]})
+        made = made.get("webhook", made)["id"]
+        self.addCleanup(self.ask, "DELETE", f"/webhooks/{made}", None, self.admin)
+        return {"webhook_id": made}
 
     def no_node(self):
         return {"node": "no-such-node"}
