@@ -1,5 +1,6 @@
 /** top.c - `parley top`: what sandboxes use: all of them by the negotiator's word, one by its node's, as it changes. */
 #include "clients/cli/cli.h"
+#include "clients/cli/top_live.h"
 #include "clients/cli/usage_view.h"
 
 #include "clients/c/remote_metrics.h"
@@ -12,13 +13,16 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char HELP[] = "usage: parley top [SANDBOX] [--thread T] [--interval S] [-1]\n\n"
-                           "What sandboxes use, anew every 2 seconds on a terminal until Ctrl-C; once into a pipe or "
-                           "with --json. All of yours,\n"
-                           "as their nodes told last; SANDBOX (a name or id) or --thread: that one alone, from its "
+static const char HELP[] = "usage: parley top [SANDBOX] [--thread T] [--sort KEY] [--interval S] [-1]\n\n"
+                           "What sandboxes use, anew every 2 seconds on a terminal until q or Ctrl-C; once into a pipe "
+                           "or with --json. All of yours\n"
+                           "(an admin's: everybody's, and the nodes), as their nodes told last, with their leases and "
+                           "the time left; the keys\n"
+                           "c, m, d, p, l and n sort them. SANDBOX (a name or id) or --thread: that one alone, from its "
                            "node itself. Looking wakes\n"
                            "no paused one.\n\n"
                            "  --interval S       1 to 30 seconds (default 2)\n"
+                           "  --sort KEY         name, cpu, memory, disk, pids or left (default: as they are listed)\n"
                            "  -1, --once         once\n"
                            "  --thread T         the conversation's sandbox\n" CLI_COMMON_HELP;
 
@@ -28,6 +32,7 @@ struct top_options {
     struct cli_common common;
     const char *sandbox, *thread;
     uint64_t interval_s;
+    enum top_order order;
     bool once;
 };
 
@@ -44,34 +49,30 @@ static void wait_interval(const struct top_options *options)
 
 /* ---- all ---- */
 
-static int show_all(const struct top_options *options, const struct place *place)
+static int show_list(const struct place *place, enum top_order order)
 {
     const struct negotiator_list wanted = {
         .path = "/sandboxes", .member = "sandboxes", .next = "next_cursor", .most = MOST};
-    json_t *before = NULL;
-    int status = CLI_OK;
-    for (;;) {
-        struct error err = {0};
-        json_t *sandboxes = negotiator_list(place, &wanted, &err);
-        if (!sandboxes) {
-            status = cli_fail_usual(&err, CLI_FAILED);
-            break;
-        }
-        if (options->common.json) {
-            cli_print_json(sandboxes);
-            break;
-        }
-        if (!options->once)
-            clear_screen();
-        usage_view_all(sandboxes, before);
-        json_decref(before);
-        before = sandboxes;
-        if (options->once)
-            break;
-        wait_interval(options);
-    }
-    json_decref(before);
-    return status;
+    struct error err = {0};
+    json_t *sandboxes = negotiator_list(place, &wanted, &err);
+    if (!sandboxes)
+        return cli_fail_usual(&err, CLI_FAILED);
+    top_sort(sandboxes, NULL, order);
+    cli_print_json(sandboxes);
+    return CLI_OK;
+}
+
+static int show_all(const struct top_options *options, const struct place *place)
+{
+    struct error err = {0};
+    json_t *seen = NULL;
+    if (options->common.json)
+        return show_list(place, options->order);
+    if (!options->once)
+        return top_live(place, options->order, (unsigned)options->interval_s);
+    bool shown = top_page(place, options->order, 0, &seen, &err);
+    json_decref(seen);
+    return shown ? CLI_OK : cli_fail_usual(&err, CLI_FAILED);
 }
 
 /* ---- one ---- */
@@ -164,6 +165,7 @@ int top_main(int argc, char *argv[])
 {
     static const struct option LONG[] = {{"thread", required_argument, NULL, 't'},
                                          {"interval", required_argument, NULL, 'i'},
+                                         {"sort", required_argument, NULL, 'o'},
                                          {"once", no_argument, NULL, '1'},
                                          CLI_COMMON_OPTIONS};
     struct top_options options = {.interval_s = 2};
@@ -175,6 +177,10 @@ int top_main(int argc, char *argv[])
             options.thread = optarg;
         else if (option == '1')
             options.once = true;
+        else if (option == 'o' && top_order_parse(optarg, &options.order))
+            continue;
+        else if (option == 'o')
+            return cli_usage("top", "--sort wants name, cpu, memory, disk, pids or left, not \"%s\"", optarg);
         else if (!text_parse_u64(optarg, strlen(optarg), 30, &options.interval_s) || options.interval_s == 0)
             return cli_usage("top", "--interval wants 1 to 30 seconds, not \"%s\"", optarg);
     }

@@ -83,30 +83,57 @@ static void part_of(char to[static FIGURE_BYTES], int64_t used, int64_t limit_mi
     snprintf(to, FIGURE_BYTES, "%s/%s", part, whole);
 }
 
-static void print_row(const json_t *sandbox, const json_t *before)
+double usage_view_load(const json_t *sandbox, const json_t *before)
 {
-    char load[16], age[16], time[32] = "-", pids[24], memory[FIGURE_BYTES], disk[FIGURE_BYTES];
+    const json_t *old = find_id(before, json_string_value(json_object_get(sandbox, "id")));
+    int64_t used = figure(sandbox, "usage", "cpu_ms") - figure(old, "usage", "cpu_ms");
+    int64_t passed = told_ms(sandbox) - told_ms(old);
+    return old && used >= 0 && passed > 0 && told_ms(old) > 0 ? (double)used / (double)passed : 0;
+}
+
+/* How long it may live yet. */
+static void format_left(char to[static 16], const char *until)
+{
+    int64_t ends;
+    if (!until || !clock_parse(until, &ends)) {
+        snprintf(to, 16, "-");
+        return;
+    }
+    int64_t left_s = (ends - clock_wall_ms()) / 1000;
+    left_s = left_s < 0 ? 0 : left_s;
+    if (left_s >= 3600)
+        snprintf(to, 16, "%lldh%02lldm", (long long)(left_s / 3600 % 100000), (long long)(left_s / 60 % 60));
+    else
+        snprintf(to, 16, "%lldm%02llds", (long long)(left_s / 60), (long long)(left_s % 60));
+}
+
+#define ROW "%-20s %-12s %7s %9s %-22s %-22s %6s %-10s %6s %8s %s\n"
+
+static void print_row(FILE *to, const json_t *sandbox, const json_t *before)
+{
+    char load[16], age[16], left[16], leases[24], time[32] = "-", pids[24], memory[FIGURE_BYTES], disk[FIGURE_BYTES];
     int64_t cpu_ms = figure(sandbox, "usage", "cpu_ms");
     row_load(load, sandbox, before);
     if (cpu_ms >= 0)
         snprintf(time, sizeof time, "%.1fs", (double)cpu_ms / 1000);
     format_count(pids, figure(sandbox, "usage", "pids"));
+    format_count(leases, (int64_t)json_array_size(json_object_get(sandbox, "threads")));
+    format_left(left, json_string_value(json_object_get(sandbox, "max_expires_at")));
     part_of(memory, figure(sandbox, "usage", "memory_bytes"), figure(sandbox, "resources", "memory_mb"));
     part_of(disk, figure(sandbox, "usage", "disk_bytes"), figure(sandbox, "resources", "disk_mb"));
     cli_print_age(age, json_string_value(json_object_get(sandbox, "created_at")));
     AUTO_FREE char *name = cli_member(sandbox, "name"), *state = cli_member(sandbox, "state");
     AUTO_FREE char *node = cli_member(sandbox, "node");
-    printf("%-20s %-12s %7s %9s %-22s %-22s %6s %-10s %s\n", name, state, load, time, memory, disk, pids, node, age);
+    fprintf(to, ROW, name, state, load, time, memory, disk, pids, node, leases, left, age);
 }
 
-void usage_view_all(const json_t *sandboxes, const json_t *before)
+void usage_view_all(FILE *to, const json_t *sandboxes, const json_t *before)
 {
-    printf("%-20s %-12s %7s %9s %-22s %-22s %6s %-10s %s\n", "NAME", "STATE", "CPU", "TIME", "MEMORY", "DISK", "PIDS",
-           "NODE", "AGE");
+    fprintf(to, ROW, "NAME", "STATE", "CPU", "TIME", "MEMORY", "DISK", "PIDS", "NODE", "LEASES", "LEFT", "AGE");
     size_t index;
     json_t *one;
     json_array_foreach (sandboxes, index, one)
-        print_row(one, find_id(before, json_string_value(json_object_get(one, "id"))));
+        print_row(to, one, find_id(before, json_string_value(json_object_get(one, "id"))));
 }
 
 /* ---- one ---- */

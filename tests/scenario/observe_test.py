@@ -1,12 +1,17 @@
 """What an operator sees: /metrics of both planes as Prometheus wants it, logs that machines read, one request found
 again on both planes by its id and its trace, `parley top`."""
+import fcntl
 import json
 import math
 import os
 import re
+import select
 import shutil
+import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 import unittest
 
@@ -296,6 +301,61 @@ class Observed(unittest.TestCase):
         told = re.search(r"request (req_[a-z0-9]{20})$", failed.stderr, re.M)
         self.assertTrue(told, failed.stderr)
         self.wait_line("negotiator", request_id=told.group(1))
+
+    # ---- top ----
+
+    def on_terminal(self, *words):
+        leader, follower = os.openpty()
+        fcntl.ioctl(leader, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
+        child = subprocess.Popen([os.path.join(self.deployment.programs, "parley"), "top", *words], stdin=follower,
+                                 stdout=follower, stderr=subprocess.PIPE, env=self.deployment.environment)
+        os.close(follower)
+        self.addCleanup(os.close, leader)
+        self.addCleanup(child.stderr.close)
+        return child, leader
+
+    def see(self, leader, wanted):
+        said, until = b"", time.monotonic() + 30
+        while not (wanted(said) if callable(wanted) else wanted in said):
+            self.assertLess(time.monotonic(), until, (wanted, said[-2000:]))
+            if select.select([leader], [], [], 1)[0]:
+                said += os.read(leader, 65536)
+        return said
+
+    def test_top_once(self):
+        self.deployment.negotiate("busy", name="busy")
+        done = self.deployment.cli("top", "--once", "--sort", "name")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        head, *rows = done.stdout.splitlines()
+        self.assertRegex(head, "^NAME +STATE +CPU .* NODE +LEASES +LEFT")
+        names = [row.split()[0] for row in rows]
+        self.assertEqual(names, sorted(names))
+        self.assertLessEqual({"seen", "busy"}, set(names))
+        self.assertRegex(next(row for row in rows if row.startswith("busy ")), r" n1 +1 +[0-9]+h[0-9]{2}m ")
+        listed = json.loads(self.deployment.cli("top", "--json").stdout)
+        self.assertLessEqual({"seen", "busy"}, {one["name"] for one in listed})
+        self.assertEqual(self.deployment.cli("top", "--sort", "beauty").returncode, 2)
+
+    def test_top_lives(self):
+        child, leader = self.on_terminal("--sort", "cpu", "--interval", "30")
+        said = self.see(leader, b"seen")
+        said += self.see(leader, b"\x1b[?7h") if b"\x1b[?7h" not in said else b""
+        for part in (b"sandboxes,", b"by cpu", b"nodes: n1 alive", b"LEASES"):
+            self.assertIn(part, said)
+        os.write(leader, b"m")
+        self.see(leader, b"by memory")
+        fcntl.ioctl(leader, termios.TIOCSWINSZ, struct.pack("HHHH", 6, 80, 0, 0))
+        child.send_signal(signal.SIGWINCH)  # as the kernel does to who has it as controlling terminal
+        self.see(leader, lambda said: any(page.endswith(b"\x1b[?7h") and page.count(b"\r\n") == 5
+                                          for page in re.split(rb"(?<=\x1b\[\?7h)(?=\x1b\[\?7l)", said)))
+        os.write(leader, b"q")
+        self.assertEqual(child.wait(30), 0)
+
+    def test_top_ends_by_ctrl_c(self):
+        child, leader = self.on_terminal("--interval", "30")
+        self.see(leader, b"seen")
+        os.write(leader, b"\x03")
+        self.assertEqual(child.wait(30), 0)
 
 
 if __name__ == "__main__":
