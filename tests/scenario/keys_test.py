@@ -191,6 +191,16 @@ class Keys(unittest.TestCase):
         records = self.ask("GET", "/audit?all=1&thread=pinned&action=negotiate").json["records"]
         self.assertEqual({r["actor"] for r in records if r["outcome"] == "ok"}, {"agent:ci", "human"})
 
+    def test_its_limits_hold(self):
+        key, text = self.add("tight", limits={"sandboxes": 1})
+        _, free = self.add("tight")
+        self.negotiate(text, "tight-1")
+        reply = self.ask("POST", "/threads/tight-2/sandbox", {}, token=text)
+        self.assertEqual((reply.status, reply.code), (429, "QUOTA_EXCEEDED"), reply)
+        self.negotiate(free, "tight-2")
+        self.assertEqual(self.ask("PATCH", f"/keys/{key['id']}", {"limits": {"sandboxes": 3}}).status, 200)
+        self.negotiate(text, "tight-3")
+
     def test_deleting_one_ends_what_was_granted_under_it(self):
         key, text = self.add("gone")
         _, stays = self.add("gone")
@@ -342,6 +352,18 @@ class Keys(unittest.TestCase):
                        f"{head}.{payload}.{mac}.{mac}", f"{head}.{payload}=.{mac}", good + "x" * 5000, head, head + "."):
             self.assertFalse(self.works(forged), forged[:200])
         self.assertTrue(self.works(good))
+
+
+@needs_root
+class Guessing(unittest.TestCase):
+    def test_login_counts_as_an_authentication_that_failed(self):
+        with Deployment(PARLEY_AUTH_FAILURES_PER_MINUTE="5") as deployment:
+            seen = [deployment.request("POST", "/auth/token", {"api_key": UNKNOWN}, token=None).status for _ in range(7)]
+            self.assertEqual(seen, [401] * 5 + [429] * 2)
+            reply = deployment.request("POST", "/auth/token", {"api_key": deployment.key}, token=None)
+            self.assertEqual((reply.status, reply.code), (429, "RATE_LIMITED"))
+            self.assertGreater(int(reply.headers["retry-after"]), 0)
+            self.assertEqual(deployment.request("GET", "/healthz", token=None).status, 200)
 
 
 if __name__ == "__main__":
