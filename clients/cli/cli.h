@@ -153,6 +153,8 @@ int net_main(int argc, char *argv[]);
 int port_main(int argc, char *argv[]);
 int url_main(int argc, char *argv[]);
 int keys_main(int argc, char *argv[]);
+int events_main(int argc, char *argv[]);
+int webhooks_main(int argc, char *argv[]);
 int volumes_main(int argc, char *argv[]);
 int templates_main(int argc, char *argv[]);
 int template_main(int argc, char *argv[]);

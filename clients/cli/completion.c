@@ -228,7 +228,7 @@ static const struct operands {
                 {"restore", NULL, &SNAPSHOTS, NULL},    {"snapshots", "rm", &SNAPSHOTS, NULL},
                 {"snapshots", NULL, NULL, "ls rm"},     {"volumes", "rm", &VOLUMES, NULL},
                 {"volumes", NULL, NULL, "ls rm"},       {"kernels", NULL, NULL, "interrupt list new restart rm specs"},
-                {"keys", NULL, NULL, "add ls rm rotate set show"}, {"templates", NULL, NULL, "ls"},        {"template", "rm", &TEMPLATES, NULL},
+                {"keys", NULL, NULL, "add ls rm rotate set show"}, {"webhooks", NULL, NULL, "add disable enable ls rm rotate show test"}, {"templates", NULL, NULL, "ls"},        {"template", "rm", &TEMPLATES, NULL},
                 {"policy", NULL, NULL, "set show why"},
                 {"template", "show", &TEMPLATES, NULL}, {"template", NULL, NULL, "build import ls rm show"}};
 

@@ -43,6 +43,8 @@ static const struct cli_command COMMANDS[] = {
     {"snapshots", snapshots_main, "list and remove snapshots"},
     {"restore", restore_main, "make a sandbox that begins with a snapshot"},
     {"fork", fork_main, "make many sandboxes with the files of one"},
+    {"events", events_main, "what happens, as it happens"},
+    {"webhooks", webhooks_main, "have events sent to a URL, signed"},
     {"keys", keys_main, "make, list, change, rotate and remove API keys"},
     {"volumes", volumes_main, "list and remove named volumes"},
     {"templates", templates_main, "list what a sandbox may begin with"},

@@ -1,13 +1,16 @@
 """Events: what happens is told as it happens, once each and in order, also over a lost connection and a killed
 negotiator; to the ones it is about and to admins who ask for all, and to nobody whose key is not good."""
 import http.client
+import json
 import os
+import subprocess
 import sys
 import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
+from parley_testing.deployment import BIN  # noqa: E402
 from parley_testing.sse import Events  # noqa: E402
 
 
@@ -138,6 +141,28 @@ class EventsTest(unittest.TestCase):
                 events.until(lambda name, data: name == "error")
             except http.client.IncompleteRead:
                 pass  # broken off is as good
+
+    def test_parley_events(self):
+        grant = self.deployment.negotiate("told")
+        done = self.deployment.cli("events", "--thread", "told", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([(e["type"], e["sandbox_id"]) for e in told], [("sandbox.created", grant["sandbox"]["id"])])
+        self.assertIn("sandbox.created", self.deployment.cli("events", "--type", "sandbox.*", "--since", "15m").stdout)
+        wrong = self.deployment.cli("events", "--type", "Exec")
+        self.assertEqual((wrong.returncode, wrong.stdout), (1, ""), wrong.stderr)
+        after = str(told[0]["id"] - 1)
+        following = subprocess.Popen([os.path.join(BIN, "parley"), "events", "-f", "--thread", "told", "--json", "--after", after],
+                                     env=self.deployment.environment, stdout=subprocess.PIPE, text=True)
+        try:
+            self.assertEqual(json.loads(following.stdout.readline())["type"], "sandbox.created")
+            self.deployment.kill("parley-negotiator")
+            self.deployment.wait_ready()
+            self.deployment.negotiate("told")
+            self.assertEqual(json.loads(following.stdout.readline())["type"], "token.issued")
+        finally:
+            following.terminate()
+            following.communicate()
 
 
 if __name__ == "__main__":

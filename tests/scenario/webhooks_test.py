@@ -211,6 +211,26 @@ class Webhooks(unittest.TestCase):
             self.addCleanup(self.deployment.request, "DELETE", "/webhooks/" + made.json["id"])
         self.assertEqual((made.status, made.code), (429, "QUOTA_EXCEEDED"))
 
+    def test_parley_webhooks(self):
+        kept = os.path.join(self.deployment.folder, "secret")
+        done = self.deployment.cli("webhooks", "add", self.listed.url, "--type", "volume.*,node.*", "--secret-file", kept)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        name = done.stdout.strip()
+        with open(kept) as file:
+            secret = file.read()
+        self.assertNotIn(secret, done.stdout + done.stderr)
+        self.assertEqual(os.stat(kept).st_mode & 0o777, 0o600)
+        self.assertEqual(self.deployment.cli("webhooks", "test", name).stdout, "delivered\n")
+        headers, body = next((h, b) for h, b in reversed(self.listed.got) if "webhook.test" in b)
+        self.assertEqual(signed_by(secret, headers, body), 1)
+        self.assertIn(name, self.deployment.cli("webhooks").stdout)
+        self.assertEqual(self.deployment.cli("webhooks", "disable", name).returncode, 0)
+        self.assertIn("disabled", self.deployment.cli("webhooks", "show", name).stdout)
+        self.assertIn("whsec_", self.deployment.cli("webhooks", "rotate", name, "--grace", "0").stdout)
+        self.assertEqual(self.deployment.cli("webhooks", "rm", name).returncode, 0)
+        self.assertEqual(self.deployment.cli("webhooks", "show", name).returncode, 1)
+        self.assertEqual(self.deployment.cli("webhooks", "add").returncode, 2)
+
 
 if __name__ == "__main__":
     unittest.main()
