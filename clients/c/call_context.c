@@ -48,9 +48,8 @@ const char *call_context_failed_id(void)
 
 static void each(void (*take)(void *to, const char *line), void *to)
 {
-    const char *const headers[HEADERS][2] = {{"X-Request-ID", context.request_id},
-                                             {"traceparent", context.traceparent},
-                                             {"tracestate", context.tracestate}};
+    const char *const headers[HEADERS][2] = {
+        {"X-Request-ID", context.request_id}, {"traceparent", context.traceparent}, {"tracestate", context.tracestate}};
     for (size_t i = 0; i < HEADERS; i++) {
         char line[VALUE_MAX + 32];
         if (headers[i][1][0] == '\0')

@@ -13,18 +13,19 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char HELP[] = "usage: parley top [SANDBOX] [--thread T] [--sort KEY] [--interval S] [-1]\n\n"
-                           "What sandboxes use, anew every 2 seconds on a terminal until q or Ctrl-C; once into a pipe "
-                           "or with --json. All of yours\n"
-                           "(an admin's: everybody's, and the nodes), as their nodes told last, with their leases and "
-                           "the time left; the keys\n"
-                           "c, m, d, p, l and n sort them. SANDBOX (a name or id) or --thread: that one alone, from its "
-                           "node itself. Looking wakes\n"
-                           "no paused one.\n\n"
-                           "  --interval S       1 to 30 seconds (default 2)\n"
-                           "  --sort KEY         name, cpu, memory, disk, pids or left (default: as they are listed)\n"
-                           "  -1, --once         once\n"
-                           "  --thread T         the conversation's sandbox\n" CLI_COMMON_HELP;
+static const char HELP[] =
+    "usage: parley top [SANDBOX] [--thread T] [--sort KEY] [--interval S] [-1]\n\n"
+    "What sandboxes use, anew every 2 seconds on a terminal until q or Ctrl-C; once into a pipe "
+    "or with --json. All of yours\n"
+    "(an admin's: everybody's, and the nodes), as their nodes told last, with their leases and "
+    "the time left; the keys\n"
+    "c, m, d, p, l and n sort them. SANDBOX (a name or id) or --thread: that one alone, from its "
+    "node itself. Looking wakes\n"
+    "no paused one.\n\n"
+    "  --interval S       1 to 30 seconds (default 2)\n"
+    "  --sort KEY         name, cpu, memory, disk, pids or left (default: as they are listed)\n"
+    "  -1, --once         once\n"
+    "  --thread T         the conversation's sandbox\n" CLI_COMMON_HELP;
 
 static const size_t MOST = 10000;
 

@@ -15,9 +15,9 @@
 
 enum { MOST = 10000, CTRL_C = 3, NODES_MOST = 1000 };
 
-static const char *const ORDERS[TOP_ORDERS] = {[TOP_ROWS] = "none",    [TOP_NAME] = "name", [TOP_CPU] = "cpu",
-                                               [TOP_MEMORY] = "memory", [TOP_DISK] = "disk", [TOP_PIDS] = "pids",
-                                               [TOP_LEFT] = "left"};
+static const char *const ORDERS[TOP_ORDERS] = {
+    [TOP_ROWS] = "none", [TOP_NAME] = "name", [TOP_CPU] = "cpu",  [TOP_MEMORY] = "memory",
+    [TOP_DISK] = "disk", [TOP_PIDS] = "pids", [TOP_LEFT] = "left"};
 
 bool top_order_parse(const char *name, enum top_order *order)
 {
@@ -99,7 +99,8 @@ void top_sort(json_t *sandboxes, const json_t *before, enum top_order order)
 static void print_nodes(FILE *to, const struct place *place)
 {
     struct error ignored = {0};
-    const struct negotiator_list wanted = {.path = "/nodes", .member = "nodes", .next = "next_cursor", .most = NODES_MOST};
+    const struct negotiator_list wanted = {
+        .path = "/nodes", .member = "nodes", .next = "next_cursor", .most = NODES_MOST};
     json_t *nodes = negotiator_list(place, &wanted, &ignored), *one;
     size_t index;
     json_array_foreach (nodes, index, one) {

@@ -17,8 +17,8 @@ bool top_order_parse(const char *name, enum top_order *order) MUST_USE;
 void top_sort(json_t *sandboxes, const json_t *before, enum top_order order);
 
 /** One page of them all, to stdout. False with err. *before: the list seen last (NULL: none), replaced by this one. */
-bool top_page(const struct place *place, enum top_order order, unsigned rows, json_t **before, struct error *err)
-    MUST_USE;
+bool top_page(const struct place *place, enum top_order order, unsigned rows, json_t **before,
+              struct error *err) MUST_USE;
 
 /** Until `q` or Ctrl-C, or a failure, which is told: the exit status. The terminal's modes come back. */
 int top_live(const struct place *place, enum top_order order, unsigned interval_s);

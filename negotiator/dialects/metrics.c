@@ -1,8 +1,8 @@
 /* metrics.c - `GET /metrics`: what Prometheus asks for. The ledger thread is asked what it alone knows. */
+#include "shared/base/metrics.h"
 #include "negotiator/dialects/plane.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
-#include "shared/base/metrics.h"
 
 #include <stdlib.h>
 

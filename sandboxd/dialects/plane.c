@@ -259,8 +259,9 @@ static void describe_start(const struct plane *plane, const struct process_deed 
 
 static struct metrics_counter *counter_of(struct plane_counts *counts, const char *action)
 {
-    return strcmp(action, "exec") == 0 ? &counts->commands
-           : strcmp(action, "terminal") == 0 ? &counts->terminals : &counts->kernels;
+    return strcmp(action, "exec") == 0       ? &counts->commands
+           : strcmp(action, "terminal") == 0 ? &counts->terminals
+                                             : &counts->kernels;
 }
 
 bool plane_command_starts(void *context, const struct process_deed *deed, struct error *err)

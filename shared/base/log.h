@@ -8,8 +8,8 @@
 enum log_format { LOG_TEXT, LOG_JSON };
 
 /** LOG_JSON: one object a line instead, `{"time", "level", "area", "message"}` and a member for each ` key=` of the
- *  format (not of what it is filled with: a text from outside cannot add one); a number where the format has one. Called
- *  once, before threads start; default LOG_TEXT. */
+ *  format (not of what it is filled with: a text from outside cannot add one); a number where the format has one.
+ * Called once, before threads start; default LOG_TEXT. */
 void log_set_format(enum log_format format);
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
@@ -37,6 +37,7 @@ void log_hold(bool hold);
 /** Writes what waits of this thread: whole lines, at most PIPE_BUF bytes a write(2), which no other thread's cut up. */
 void log_flush(void);
 
-/** Masks secrets in `line` in place (it gets shorter): what follows `pk_` (API keys), `pj_` (join tokens), `whsec_` (webhook secrets) or the first
- * 8 characters of a JWT (`eyJ...`), up to the end of its run of [A-Za-z0-9_.-], becomes `***`. */
+/** Masks secrets in `line` in place (it gets shorter): what follows `pk_` (API keys), `pj_` (join tokens), `whsec_`
+ * (webhook secrets) or the first 8 characters of a JWT (`eyJ...`), up to the end of its run of [A-Za-z0-9_.-], becomes
+ * `***`. */
 void log_redact(char *line);

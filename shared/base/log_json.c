@@ -75,7 +75,8 @@ static size_t find_fields(const char *format, struct field *fields)
         const char *end = value_end(word + length);
         bool is_field = word[length] == '=' && is_key(word, length) && end > word + length + 1;
         for (size_t i = 0; i < count && is_field; i++)
-            is_field = (size_t)(fields[i].value - fields[i].key) != length + 1 || memcmp(fields[i].key, word, length + 1) != 0;
+            is_field =
+                (size_t)(fields[i].value - fields[i].key) != length + 1 || memcmp(fields[i].key, word, length + 1) != 0;
         if (is_field)
             fields[count++] = (struct field){.key = word,
                                              .value = word + length + 1,
@@ -92,7 +93,8 @@ static bool put_marks(char *to, const char *format, const struct field *fields, 
     size_t used = 0;
     for (size_t i = 0; i <= count; i++) {
         const char *end = i < count ? fields[i].key : format + strlen(format);
-        int length = snprintf(to + used, MARKED_BYTES - used, "%.*s%s", (int)(end - format), format, i < count ? mark : "");
+        int length =
+            snprintf(to + used, MARKED_BYTES - used, "%.*s%s", (int)(end - format), format, i < count ? mark : "");
         used += (size_t)length;
         if (used >= MARKED_BYTES || i == count)
             return used < MARKED_BYTES;
@@ -187,7 +189,8 @@ static void put_field(struct out *out, const struct field *field, const char *va
         put_string(out, value, length);
 }
 
-/* Cuts the printed line up: values into `fields`, all else back into `printed`, without blanks around it, and nothing that leads to what is gone. */
+/* Cuts the printed line up: values into `fields`, all else back into `printed`, without blanks around it, and nothing
+ * that leads to what is gone. */
 static void take_fields(char *printed, const struct field *fields, size_t count, struct out *out)
 {
     char *message = printed, *at = printed;

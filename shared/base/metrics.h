@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /** The content type of /metrics. */
-#define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
+#define METRICS_TYPE       "text/plain; version=0.0.4; charset=utf-8"
 
 #define METRICS_NAME_BYTES 96 /* of a metric's name, with its NUL */
 

@@ -11,8 +11,8 @@
 static double start_time(double ticks)
 {
     static _Atomic int64_t kept_ms;
-    int64_t ms = clock_wall_ms() - (int64_t)(clock_boot_ns() / 1000000) +
-                 (int64_t)(ticks * 1000 / (double)sysconf(_SC_CLK_TCK));
+    int64_t ms =
+        clock_wall_ms() - (int64_t)(clock_boot_ns() / 1000000) + (int64_t)(ticks * 1000 / (double)sysconf(_SC_CLK_TCK));
     int64_t none = 0;
     if (!atomic_compare_exchange_strong(&kept_ms, &none, ms))
         ms = none;
@@ -37,8 +37,9 @@ static void write_stat(struct text *to)
         return;
     double start, size, pages;
     /* The name in brackets is ours: it holds no bracket. */
-    int read = fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d "
-                            "%lf %lf %lf",
+    int read = fscanf(file,
+                      "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d "
+                      "%lf %lf %lf",
                       &start, &size, &pages);
     fclose(file);
     if (read != 3)

@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-#define FORMAT                                                                                                         \
-    "%.16s %s%s status=%d ms=%.2f bytes=%llu remote=%s who=%s request_id=%s trace_id=%s span_id=%s"
+#define FORMAT "%.16s %s%s status=%d ms=%.2f bytes=%llu remote=%s who=%s request_id=%s trace_id=%s span_id=%s"
 
 void http_access_log(const struct http_request *request)
 {

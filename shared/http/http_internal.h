@@ -79,7 +79,7 @@ struct http_worker {
     h2o_linklist_t doomed;      /* to be closed when nobody is inside of them */
     h2o_linklist_t orphans;     /* TLS of connections that have left, with bytes for the client */
     size_t orphan_count;
-    h2o_linklist_t dialled; /* TLS of ours, to upstreams */
+    h2o_linklist_t dialled;     /* TLS of ours, to upstreams */
     h2o_timeout_entry_t settle; /* goes through unguarded and doomed at the end of this turn */
     size_t connection_count;
     struct http_connection *current; /* the one whose bytes libh2o is handling; NULL once it is closed */
@@ -87,7 +87,7 @@ struct http_worker {
     char id[RANDOM_ID_BYTES]; /* the first HTTP_ID_RANDOM_BYTES of every request id made here */
     uint64_t id_count;
     uint64_t span_seed, trace_seed; /* of the trace ids made here: unique, not secret */
-    struct http_measure *measures; /* of each route, then the host rule's and that of none; written by this thread */
+    struct http_measure *measures;  /* of each route, then the host rule's and that of none; written by this thread */
     struct metrics_counter received_bytes, sent_bytes; /* of bodies, written by this thread */
     _Atomic int64_t in_flight, connected;              /* the same */
     bool is_stopping, is_idle_told, is_ending;
@@ -123,7 +123,7 @@ struct http_connection {
     struct loop_timer *timer;
     uint64_t timer_ns;            /* when it fires */
     struct http_request *request; /* NULL in HEAD and LINGER */
-    struct address peer; /* zero with has_peer false: it has none */
+    struct address peer;          /* zero with has_peer false: it has none */
     bool has_peer;
     struct http_tls_relay *tls; /* stands between it and the client; NULL: nothing does */
 };
@@ -216,7 +216,7 @@ struct http_request {
     bool is_admitted; /* its token was taken */
     bool is_failure_counted;
     char remote[HTTP_REMOTE_BYTES];
-    struct error refusal;    /* kind ERROR_NONE: served */
+    struct error refusal; /* kind ERROR_NONE: served */
     char allow[HTTP_ALLOW_BYTES];
     char id[HTTP_ID_BYTES];
     struct http_trace trace;
@@ -224,9 +224,9 @@ struct http_request {
     void *identity;
     void (*free_identity)(void *identity);
     size_t spooled_bytes;
-    uint64_t began_ns;    /* CLOCK_MONOTONIC */
+    uint64_t began_ns;       /* CLOCK_MONOTONIC */
     uint64_t received_bytes; /* of a body that was held */
-    uint64_t answered_ns; /* the same: its answer began; 0 not yet */
+    uint64_t answered_ns;    /* the same: its answer began; 0 not yet */
     enum http_phase phase;
     int status;
     uint64_t sent_bytes;
@@ -244,7 +244,8 @@ struct http_request {
 
 /* ---- connection.c ---- */
 
-/** Serves it; `tls`, if there is one, stands between socket and client. NULL: there is no room, the socket is closed. */
+/** Serves it; `tls`, if there is one, stands between socket and client. NULL: there is no room, the socket is closed.
+ */
 struct http_connection *http_connection_accept(struct http_worker *worker, h2o_socket_t *socket,
                                                struct http_tls_relay *tls);
 /** Closes it at the end of this turn of the loop. */

@@ -58,9 +58,9 @@ static void test_process(void)
 {
     AUTO_TEXT text = {0}, again = {0};
     metrics_process(&text);
-    static const char *const NAMES[] = {"process_cpu_seconds_total ", "process_start_time_seconds ",
-                                        "process_virtual_memory_bytes ", "process_resident_memory_bytes ",
-                                        "process_open_fds ", "process_max_fds "};
+    static const char *const NAMES[] = {
+        "process_cpu_seconds_total ",     "process_start_time_seconds ", "process_virtual_memory_bytes ",
+        "process_resident_memory_bytes ", "process_open_fds ",           "process_max_fds "};
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
         char line[64];
         snprintf(line, sizeof line, "\n%s", NAMES[i]);
