@@ -102,9 +102,9 @@ static void format_left(char to[static 16], const char *until)
     int64_t left_s = (ends - clock_wall_ms()) / 1000;
     left_s = left_s < 0 ? 0 : left_s;
     if (left_s >= 3600)
-        snprintf(to, 16, "%lldh%02lldm", (long long)(left_s / 3600 % 100000), (long long)(left_s / 60 % 60));
+        snprintf(to, 16, "%uh%02um", (unsigned)(left_s / 3600) % 100000, (unsigned)(left_s / 60) % 60);
     else
-        snprintf(to, 16, "%lldm%02llds", (long long)(left_s / 60), (long long)(left_s % 60));
+        snprintf(to, 16, "%um%02us", (unsigned)(left_s / 60) % 60, (unsigned)left_s % 60);
 }
 
 #define ROW "%-20s %-12s %7s %9s %-22s %-22s %6s %-10s %6s %8s %s\n"
