@@ -157,6 +157,15 @@ static unsigned loop_count(const struct settings *settings)
     return cpus < 1 ? 1 : cpus > 64 ? 64 : (unsigned)cpus;
 }
 
+/* Who lost his keys gets nothing more; an outside identity has none here, and never everybody's. */
+static bool may_get_events(void *context, const char *principal, bool all)
+{
+    struct service *service = context;
+    bool is_outside = strchr(principal, ':') != NULL;
+    return (is_outside && !all) ||
+           principal_table_has(service->principals, principal, all ? ROLE_ADMIN : ROLE_VIEWER);
+}
+
 static bool start_courier(struct service *service, struct error *err)
 {
     const struct settings *settings = &service->settings;
@@ -164,7 +173,9 @@ static bool start_courier(struct service *service, struct error *err)
                                                                .ledger = service->ledger,
                                                                .hub = service->hub,
                                                                .hosts = settings->webhook_hosts,
-                                                               .give_up_s = settings->webhook_give_up},
+                                                               .give_up_s = settings->webhook_give_up,
+                                                               .may = may_get_events,
+                                                               .context = service},
                                      err);
     service->plane.courier = service->courier;
     return service->courier != NULL;

@@ -68,6 +68,10 @@ bool principal_table_find(struct principal_table *table, const char *credential,
 void principal_table_put(struct principal_table *table, const struct api_key *key);
 void principal_table_remove(struct principal_table *table, const char *key_id);
 
+/** Whether that principal has a key that is good now, of that role or a higher one: for what is done in his name while
+ *  nobody shows a key. */
+bool principal_table_has(struct principal_table *table, const char *name, enum role role) MUST_USE;
+
 /** How many keys there are. */
 size_t principal_table_count(struct principal_table *table) MUST_USE;
 

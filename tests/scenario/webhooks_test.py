@@ -193,6 +193,18 @@ class Webhooks(unittest.TestCase):
         self.assertEqual(self.deployment.request("POST", "/webhooks", {"url": self.listed.url, "all": True},
                                                  token=self.ada).status, 403)
 
+    def test_who_loses_his_key_is_sent_nothing_more(self):
+        made = self.deployment.request("POST", "/keys", {"principal": "eve", "role": "admin"}).json
+        with Receiver() as receiver:
+            webhook = self.make(receiver.url, token=made["api_key"], all=True, types=["token.issued"])
+            self.attach("eve", 2)
+            receiver.wait(lambda bodies: len(bodies) >= 1)
+            self.assertEqual(self.deployment.request("PATCH", "/keys/" + made["key"]["id"], {"role": "user"}).status, 200)
+            before = len(receiver.got)
+            self.attach("eve", 2)
+            self.assertIn("may not", self.look(webhook, lambda now: not now["enabled"])["reason"])
+            self.assertEqual(len(receiver.got), before)
+
     def test_wrong_questions_are_refused(self):
         for body in ({}, {"url": 7}, {"url": "ftp://example.com/"}, {"url": "example.com"}, {"url": "http://example.com"},
                      {"url": "https://u:p@example.com/"}, {"url": "https://example.com/#f"},

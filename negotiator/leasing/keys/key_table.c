@@ -285,6 +285,19 @@ size_t principal_table_count(struct principal_table *table)
     return count;
 }
 
+bool principal_table_has(struct principal_table *table, const char *name, enum role role)
+{
+    bool has = false;
+    int64_t now = table->wall_ms();
+    pthread_rwlock_rdlock(&table->lock);
+    for (size_t i = 0; i < table->count && !has; i++) {
+        const struct api_key *key = &table->keys[i]->key;
+        has = strcmp(key->principal, name) == 0 && key->role >= role && !is_over(key->expires_at, now);
+    }
+    pthread_rwlock_unlock(&table->lock);
+    return has;
+}
+
 /* --- when they were used --- */
 
 int64_t principal_table_last_use(struct principal_table *table, const char *key_id)
