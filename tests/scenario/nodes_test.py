@@ -204,6 +204,10 @@ class SecondNode:
 
     def __init__(self, deployment):
         self.deployment, self.state = deployment, deployment.folder + "/second"
+        if deployment.tls:
+            issued = deployment.cli("tls", "issue", "--host", "127.0.0.1", self.state + "/tls")
+            if issued.returncode != 0:
+                raise AssertionError(issued.stderr)
         done = enrol(self.state, "n2", join_token(deployment, "n2"), deployment.url)
         if done.returncode != 0:
             raise AssertionError(done.stderr)

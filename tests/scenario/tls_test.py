@@ -16,6 +16,8 @@ import unittest
 import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from nodes_test import SecondNode, negotiate_on  # noqa: E402
 from parley_testing import Deployment, needs_root  # noqa: E402
 from parley_testing.deployment import BIN, TRUST, connect_http, free_ports  # noqa: E402
 from parley_testing.websocket import WebSocket  # noqa: E402
@@ -227,6 +229,19 @@ class Tls(unittest.TestCase):
         for each in held:
             each.close()
         until(lambda: self.descriptors() <= before + 8)
+
+    def test_another_node_and_one_that_is_not_believed(self):
+        token = self.d.request("POST", "/nodes", {"name": "n9"}).json["join_token"]
+        for trust, works in ((("--tls-fingerprint", "ab" * 32), False), ((), False), (("--tls-fingerprint", self.d.fingerprint), True)):
+            done = subprocess.run([BIN + "/parley-sandboxd", "enrol", "--node", "n9", "--negotiator-url", self.d.url, "--state",
+                                   self.d.folder + "/ninth", *trust], env=dict(os.environ, PARLEY_JOIN_TOKEN=token),
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode == 0, works, done.stderr)
+        second = SecondNode(self.d)
+        self.addCleanup(second.close)
+        _, grant = negotiate_on(self.d, "n2", "second")
+        self.assertTrue(grant["endpoints"]["http"].startswith("https://"), grant)
+        self.assertEqual(self.d.shell(grant, "echo there"), "there\n")
 
     # ---- renewal ----
 
