@@ -125,11 +125,11 @@ bool place_load_file(struct place *place, struct error *err)
     const char *key = json_string_value(json_object_get(config, "api_key"));
     bool good = config != NULL && url != NULL;
     if (good)
-        *place = (struct place){
-            .url = memory_string(url),
-            .api_key = memory_string(key),
-            .tls_fingerprint = memory_string(json_string_value(json_object_get(config, "tls_fingerprint"))),
-            .ca_file = memory_string(json_string_value(json_object_get(config, "ca_file")))};
+        *place = (struct place){.url = memory_string(url),
+                                .api_key = memory_string(key),
+                                .tls_fingerprint =
+                                    memory_string(json_string_value(json_object_get(config, "tls_fingerprint"))),
+                                .ca_file = memory_string(json_string_value(json_object_get(config, "ca_file")))};
     sodium_memzero(text, size);
     json_decref(config);
     return good || error_set(err, ERROR_INVALID, "%s is not {\"url\": ..., \"api_key\": ...}", path);

@@ -182,7 +182,8 @@ bool authority_make(const char *folder, unsigned days, struct error *err)
     mbedtls_x509write_crt_init(&write);
     int code = fill(&write, CA_NAME, &key, &key, days);
     code = code ? code : mbedtls_x509write_crt_set_basic_constraints(&write, 1, 0);
-    code = code ? code : mbedtls_x509write_crt_set_key_usage(&write, MBEDTLS_X509_KU_KEY_CERT_SIGN | MBEDTLS_X509_KU_CRL_SIGN);
+    code = code ? code
+                : mbedtls_x509write_crt_set_key_usage(&write, MBEDTLS_X509_KU_KEY_CERT_SIGN | MBEDTLS_X509_KU_CRL_SIGN);
     code = code ? code : mbedtls_x509write_crt_pem(&write, pem, sizeof pem, random_for, NULL);
     mbedtls_x509write_crt_free(&write);
     if (code != 0)

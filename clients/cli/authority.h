@@ -14,7 +14,8 @@ struct authority_view {
     bool is_over;
 };
 
-/** Makes ca.key (0600) and ca.pem (0644) in `folder` (made, 0711), good for `days`. ERROR_CONFLICT when there is one. */
+/** Makes ca.key (0600) and ca.pem (0644) in `folder` (made, 0711), good for `days`. ERROR_CONFLICT when there is one.
+ */
 bool authority_make(const char *folder, unsigned days, struct error *err) MUST_USE;
 
 /** Issues server.key (0600) and server.pem (0644: its certificate and the authority's) into `to` with the authority of

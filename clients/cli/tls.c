@@ -15,15 +15,20 @@ static const char HELP[] =
     "       parley tls renew [--host NAME,IP,...] [--days N]\n"
     "       parley tls issue --host NAME,IP,... DIR [--days N]\n"
     "       parley tls show\n\n"
-    "init makes a certificate authority in STATE/tls and a certificate for this machine's two programs, and prints the\n"
-    "authority's SHA-256. With it (PARLEY_TLS_FINGERPRINT, tls_fingerprint in config.json, --tls-fingerprint with every\n"
+    "init makes a certificate authority in STATE/tls and a certificate for this machine's two programs, and prints "
+    "the\n"
+    "authority's SHA-256. With it (PARLEY_TLS_FINGERPRINT, tls_fingerprint in config.json, --tls-fingerprint with "
+    "every\n"
     "command) the CLI trusts them from anywhere, and nobody else; PARLEY_CA_FILE, ca_file, --ca-file name a PEM file\n"
-    "instead, of whichever authority. Both programs take STATE/tls/server.pem and server.key when they start; a renewed pair at once.\n"
+    "instead, of whichever authority. Both programs take STATE/tls/server.pem and server.key when they start; a "
+    "renewed pair at once.\n"
     "issue makes server.pem and server.key for another machine, in DIR, with ca.pem beside it: to be STATE/tls there.\n"
     "STATE/tls/ca.key can vouch for anybody: who has it, is trusted by all who trust this authority.\n\n"
-    "  --host             names and addresses that clients use (default localhost, 127.0.0.1, ::1 and the host's name;\n"
+    "  --host             names and addresses that clients use (default localhost, 127.0.0.1, ::1 and the host's "
+    "name;\n"
     "                     for previews also *.PREVIEW_DOMAIN); renew: those of before\n"
-    "  --days N           1..3650, of the server's certificate (default 365; init's authority: ten times)\n" CLI_COMMON_HELP;
+    "  --days N           1..3650, of the server's certificate (default 365; init's authority: ten "
+    "times)\n" CLI_COMMON_HELP;
 
 struct tls_options {
     struct cli_common common;
@@ -76,11 +81,13 @@ static int print_views(const char *folder, const struct tls_options *options, bo
                                  "hosts", shown));
         return CLI_OK;
     }
-    printf("authority sha256 %s, until %s%s\n", authority.fingerprint, authority.ends, authority.is_over ? ": over" : "");
+    printf("authority sha256 %s, until %s%s\n", authority.fingerprint, authority.ends,
+           authority.is_over ? ": over" : "");
     printf("server    sha256 %s, until %s%s\nhosts     %s\n", server.fingerprint, server.ends,
            server.is_over ? ": over" : "", shown);
     if (tells_how)
-        printf("Start both programs anew; clients elsewhere: export PARLEY_TLS_FINGERPRINT=%s\n", authority.fingerprint);
+        printf("Start both programs anew; clients elsewhere: export PARLEY_TLS_FINGERPRINT=%s\n",
+               authority.fingerprint);
     return CLI_OK;
 }
 

@@ -37,7 +37,10 @@ static bool parse(struct place *place, const char *url, struct error *err)
     const char *from = end ? place->authority + 1 : place->authority;
     const char *to = end ? end : colon ? colon : place->authority + strlen(place->authority);
     fits = fits && text_format(place->host, sizeof place->host, "%.*s", (int)(to - from), from) &&
-           text_copy(place->port, sizeof place->port, colon ? colon + 1 : place->is_tls ? "443" : "80");
+           text_copy(place->port, sizeof place->port,
+                     colon           ? colon + 1
+                     : place->is_tls ? "443"
+                                     : "80");
     return fits || error_set(err, ERROR_INVALID, "%.100s is not an http URL", url);
 }
 

@@ -72,8 +72,9 @@ uint64_t http_peer_acked(const struct http_connection *connection)
 bool http_peer_has_to_take(const struct http_connection *connection)
 {
     int unacked = 0, unread = 0;
-    if (connection->tls != NULL && (http_tls_relay_holds(connection->tls) ||
-                                    (ioctl(h2o_socket_get_fd(connection->socket), SIOCOUTQ, &unread) == 0 && unread > 0)))
+    if (connection->tls != NULL &&
+        (http_tls_relay_holds(connection->tls) ||
+         (ioctl(h2o_socket_get_fd(connection->socket), SIOCOUTQ, &unread) == 0 && unread > 0)))
         return true;
     return ioctl(client_fd(connection), SIOCOUTQ, &unacked) == 0 && unacked > 0;
 }

@@ -70,8 +70,9 @@ static bool use_pem(SSL_CTX *context, const struct http_tls_pem *pem, struct err
 {
     BIO *cert = BIO_new_mem_buf(pem->cert, (int)pem->cert_size);
     BIO *key = BIO_new_mem_buf(pem->key, (int)pem->key_size);
-    bool is_used = cert != NULL && key != NULL && use_chain(context, cert, err) && use_key(context, key, err) &&
-                   (SSL_CTX_check_private_key(context) == 1 || refuse(err, "tls_key: does not belong to the certificate"));
+    bool is_used =
+        cert != NULL && key != NULL && use_chain(context, cert, err) && use_key(context, key, err) &&
+        (SSL_CTX_check_private_key(context) == 1 || refuse(err, "tls_key: does not belong to the certificate"));
     BIO_free(cert);
     BIO_free(key);
     return is_used;
@@ -84,8 +85,8 @@ static bool set_rules(SSL_CTX *context)
                                      SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA |
                                      SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                                  SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_mode(context,
+                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_read_ahead(context, 1);
     return SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1 && SSL_CTX_set_num_tickets(context, 0) == 1 &&
            SSL_CTX_set_cipher_list(context, CIPHERS_1_2) == 1;

@@ -1,5 +1,5 @@
-/** tls.h - who a server says it is by TLS: a certificate chain and its private key, from two files that may change while
- *  it serves. */
+/** tls.h - who a server says it is by TLS: a certificate chain and its private key, from two files that may change
+ * while it serves. */
 #pragma once
 
 #include "shared/base/cleanup.h"

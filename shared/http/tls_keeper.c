@@ -114,7 +114,8 @@ static void keep_reading_alone(void)
         return;
     if (syscall(SYS_capget, &header, reads) != 0)
         _exit(1);
-    uint32_t kept = reads[0].permitted & (1U << CAP_DAC_READ_SEARCH); /* a unit may have taken it: then what is root's */
+    uint32_t kept =
+        reads[0].permitted & (1U << CAP_DAC_READ_SEARCH); /* a unit may have taken it: then what is root's */
     memset(reads, 0, sizeof reads);
     reads[0].effective = reads[0].permitted = kept;
     for (unsigned long number = 0; prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0; number++)

@@ -25,9 +25,11 @@ struct tls_keeper {
     pid_t process;
 };
 
-/** Starts it: by fork, so before threads start. It ends when the socket is closed, or its parent is gone. ERROR_INTERNAL.
+/** Starts it: by fork, so before threads start. It ends when the socket is closed, or its parent is gone.
+ * ERROR_INTERNAL.
  */
-bool tls_keeper_start(const char *cert_path, const char *key_path, struct tls_keeper *keeper, struct error *err) MUST_USE;
+bool tls_keeper_start(const char *cert_path, const char *key_path, struct tls_keeper *keeper,
+                      struct error *err) MUST_USE;
 
 /** Ends it and waits for that; a zeroed one is none. */
 void tls_keeper_stop(struct tls_keeper *keeper);

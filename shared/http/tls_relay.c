@@ -1,6 +1,6 @@
 /* tls_relay.c - bytes both ways between a client's TLS and the connection behind it. Each end's silence, slowness and
- * end is the other's, so that whatever looks at a connection's socket (poured bodies, files, tunnels, who left) need not
- * know of TLS. */
+ * end is the other's, so that whatever looks at a connection's socket (poured bodies, files, tunnels, who left) need
+ * not know of TLS. */
 #include "shared/http/tls_relay.h"
 
 #include "shared/base/clock.h"
@@ -250,8 +250,8 @@ static void say_in_clear(const struct http_tls_relay *relay)
         (void)send(loop_watch_fd(relay->outside), REPLY, sizeof REPLY - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Without tickets nothing of ours follows the client's last word of a handshake. One that does not set TCP_NODELAY keeps
- * its request back until that is acknowledged, which would be 40 ms. */
+/* Without tickets nothing of ours follows the client's last word of a handshake. One that does not set TCP_NODELAY
+ * keeps its request back until that is acknowledged, which would be 40 ms. */
 static void acknowledge_now(const struct http_tls_relay *relay)
 {
     const int on = 1;

@@ -1,5 +1,5 @@
-/** tls_relay.h - one client's TLS, ended on the loop of its connection: ciphertext on the client's socket outside, plain
- *  bytes on a socket pair inside, whose other end is the connection's. For this room only; loop thread. */
+/** tls_relay.h - one client's TLS, ended on the loop of its connection: ciphertext on the client's socket outside,
+ * plain bytes on a socket pair inside, whose other end is the connection's. For this room only; loop thread. */
 #pragma once
 
 #include "shared/http/http_internal.h"
@@ -20,7 +20,8 @@ void http_tls_relay_drop_dialled(struct http_worker *worker);
 /** The connection has closed its end: what it sent still goes out, for as long as the client takes it. */
 void http_tls_relay_left(struct http_tls_relay *relay);
 
-/** When the connection closes, the client gets a reset, and nothing that still waits: never an end that looks orderly. */
+/** When the connection closes, the client gets a reset, and nothing that still waits: never an end that looks orderly.
+ */
 void http_tls_relay_break(struct http_tls_relay *relay);
 
 /** The client's socket; -1 when it is closed. */

@@ -62,8 +62,7 @@ void http_worker_serve(struct http_worker *worker, int fd)
         close(fd);
         return;
     }
-    h2o_socket_t *socket =
-        h2o_evloop_socket_create(worker->loop->evloop, fd, H2O_SOCKET_FLAG_IS_ACCEPTED_CONNECTION);
+    h2o_socket_t *socket = h2o_evloop_socket_create(worker->loop->evloop, fd, H2O_SOCKET_FLAG_IS_ACCEPTED_CONNECTION);
     (void)http_connection_accept(worker, socket, NULL);
 }
 

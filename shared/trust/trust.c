@@ -97,10 +97,10 @@ static bool is_vouched_for(X509_STORE_CTX *given, X509 *authority)
 {
     X509_STORE *store = X509_STORE_new();
     X509_STORE_CTX *check = X509_STORE_CTX_new();
-    bool is_good = store != NULL && check != NULL && X509_STORE_add_cert(store, authority) == 1 &&
-                   X509_STORE_CTX_init(check, store, X509_STORE_CTX_get0_cert(given),
-                                       X509_STORE_CTX_get0_untrusted(given)) == 1 &&
-                   X509_STORE_CTX_set_default(check, "ssl_server") == 1;
+    bool is_good =
+        store != NULL && check != NULL && X509_STORE_add_cert(store, authority) == 1 &&
+        X509_STORE_CTX_init(check, store, X509_STORE_CTX_get0_cert(given), X509_STORE_CTX_get0_untrusted(given)) == 1 &&
+        X509_STORE_CTX_set_default(check, "ssl_server") == 1;
     if (is_good) {
         X509_STORE_CTX_set_flags(check, X509_V_FLAG_PARTIAL_CHAIN);
         is_good = X509_verify_cert(check) == 1;
@@ -173,8 +173,8 @@ static bool add_authorities(SSL_CTX *context)
 SSL_CTX *trust_context(struct error *err)
 {
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
-    bool is_good = context != NULL && SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1 &&
-                   add_authorities(context);
+    bool is_good =
+        context != NULL && SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1 && add_authorities(context);
     if (is_good) {
         SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
         SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);

@@ -1,5 +1,5 @@
-/** trust.h - whom this process believes that is called by https: certificate authorities from a file, or one certificate
- *  by its fingerprint. For all transfers of libcurl (OpenSSL) that are given to trust_apply. */
+/** trust.h - whom this process believes that is called by https: certificate authorities from a file, or one
+ * certificate by its fingerprint. For all transfers of libcurl (OpenSSL) that are given to trust_apply. */
 #pragma once
 
 #include "shared/base/error.h"

@@ -10,8 +10,8 @@
 
 static void test_fingerprints(void)
 {
-    static const char *const BAD[] = {"", "ab", HALF, HALF HALF "0", HALF HALF ":", HALF "g" HALF, "sha1:" HALF HALF,
-                                      "0:1" HALF HALF, " " HALF HALF};
+    static const char *const BAD[] = {
+        "", "ab", HALF, HALF HALF "0", HALF HALF ":", HALF "g" HALF, "sha1:" HALF HALF, "0:1" HALF HALF, " " HALF HALF};
     char parsed[TRUST_FINGERPRINT_BYTES];
     CHECK(trust_parse_fingerprint(parsed, HALF HALF));
     CHECK_TEXT(parsed, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef");
