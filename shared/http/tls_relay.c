@@ -20,8 +20,9 @@
 enum {
     PIECE_BYTES = 16384, /* a record's */
     TURN_PIECES = 16,
-    PAIR_BYTES = 128 * 1024,  /* that may wait between relay and connection, each way */
-    UNSENT_BYTES = 128 * 1024 /* that may wait in the kernel for the client */
+    PAIR_BYTES = 128 * 1024,   /* that may wait between relay and connection, each way */
+    UNSENT_BYTES = 128 * 1024, /* that may wait in the kernel for the client */
+    EMPTY_RECORDS_MAX = 256    /* one after the other that bring nothing: new keys, refused renegotiations */
 };
 
 static const uint64_t LINGER_NS = 2 * UINT64_C(1000000000);
@@ -46,6 +47,7 @@ struct http_tls_relay {
     bool is_shaken;                      /* the handshake is over */
     bool wants_write;                    /* TLS does, to go on with whatever it was at */
     bool is_broken;
+    unsigned empty_records;   /* since something came */
     struct loop_timer *timer; /* runs once the connection has left, and for a turn that was cut short */
     uint64_t moved_ns;        /* boot time of the last byte out */
 };
@@ -84,12 +86,17 @@ static void end(struct http_tls_relay *relay)
         close_both(relay);
 }
 
-/* With a reset: what the kernel holds is not sent either. */
-static void reset(struct http_tls_relay *relay)
+/* What the kernel holds is neither sent nor read. */
+static void cut_off(struct http_tls_relay *relay)
 {
     static const struct sockaddr NOBODY = {.sa_family = AF_UNSPEC};
     if (relay->outside != NULL)
         (void)connect(loop_watch_fd(relay->outside), &NOBODY, sizeof NOBODY);
+}
+
+static void reset(struct http_tls_relay *relay)
+{
+    cut_off(relay);
     end(relay);
 }
 
@@ -132,6 +139,22 @@ void http_tls_relay_left(struct http_tls_relay *relay)
 void http_tls_relay_break(struct http_tls_relay *relay)
 {
     relay->is_broken = true;
+}
+
+/* OpenSSL goes on within one call for as long as records come that bring nothing, which whoever sends them fast enough
+ * can make for ever: the loop would serve nobody else. It tells of each one here. */
+static void on_record(int is_written, int version UNUSED, int type, const void *header UNUSED, size_t size UNUSED,
+                      SSL *ssl UNUSED, void *cookie)
+{
+    struct http_tls_relay *relay = cookie;
+    if (is_written == 0 && type == SSL3_RT_HEADER && ++relay->empty_records == EMPTY_RECORDS_MAX)
+        cut_off(relay);
+}
+
+static void count_records(struct http_tls_relay *relay)
+{
+    SSL_set_msg_callback(relay->ssl, on_record);
+    SSL_set_msg_callback_arg(relay->ssl, relay);
 }
 
 /* ---- one way ---- */
@@ -229,6 +252,7 @@ static enum moved piece_in(struct http_tls_relay *relay)
     ERR_clear_error();
     int result = SSL_read_ex(relay->ssl, piece, sizeof piece, &got);
     if (result == 1) {
+        relay->empty_records = 0;
         if (!relay->has_left) /* else it is thrown away, as a connection that lingers does */
             (void)to_connection(relay, piece, got);
         return flow->held != NULL ? WAITS : MOVED;
@@ -382,6 +406,7 @@ void http_tls_relay_start(struct http_worker *worker, int fd)
     *relay = (struct http_tls_relay){.worker = worker, .ssl = ssl};
     relay->outside = loop_watch_new(worker->loop, TAKE_FD(client));
     relay->inside = loop_watch_new(worker->loop, pair[1]);
+    count_records(relay);
     SSL_set_accept_state(ssl);
     h2o_socket_t *socket =
         h2o_evloop_socket_create(worker->loop->evloop, pair[0], H2O_SOCKET_FLAG_IS_ACCEPTED_CONNECTION);
@@ -418,6 +443,7 @@ int http_tls_relay_dial(struct http_worker *worker, int fd, const char *name)
     *relay = (struct http_tls_relay){.worker = worker, .ssl = ssl, .is_dialled = true};
     relay->outside = loop_watch_new(worker->loop, TAKE_FD(server));
     relay->inside = loop_watch_new(worker->loop, pair[1]);
+    count_records(relay);
     h2o_linklist_insert(&worker->dialled, &relay->orphans);
     look_again(relay, clock_boot_ns()); /* not now: failing would free what the caller builds on */
     return pair[0];

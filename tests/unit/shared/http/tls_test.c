@@ -134,6 +134,53 @@ static void test_plain_http(void)
     close(fd);
 }
 
+/* A client of one's own, who gives up what takes longer than 5 s. */
+static SSL *open_ssl(int version)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(client_port)};
+    const struct timeval patience = {.tv_sec = 5};
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    SSL *ssl = SSL_new(tls_client_context());
+    SSL_set_max_proto_version(ssl, version);
+    SSL_set_fd(ssl, fd);
+    CHECK(connect(fd, (struct sockaddr *)&at, sizeof at) == 0 && SSL_connect(ssl) == 1);
+    return ssl;
+}
+
+static void close_ssl(SSL *ssl)
+{
+    int fd = SSL_get_fd(ssl);
+    SSL_free(ssl);
+    close(fd);
+}
+
+static bool is_answered(SSL *ssl)
+{
+    static const char ASKED[] = "GET /hello HTTP/1.1\r\nHost: h\r\n\r\n";
+    char reply[4096];
+    return SSL_write(ssl, ASKED, sizeof ASKED - 1) > 0 && SSL_read(ssl, reply, sizeof reply) > 0;
+}
+
+/* New keys now and then are TLS; without end they would have the loop for themselves. */
+static void test_key_updates(void)
+{
+    SSL *ssl = open_ssl(TLS1_3_VERSION);
+    for (int i = 0; i < 10; i++) {
+        for (int n = 0; n < 50; n++)
+            CHECK(SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(ssl) == 1);
+        CHECK(is_answered(ssl));
+    }
+    close_ssl(ssl);
+    ssl = open_ssl(TLS1_3_VERSION);
+    int sent = 0;
+    while (sent < 100000 && SSL_key_update(ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1 && SSL_do_handshake(ssl) == 1)
+        sent++;
+    CHECK(sent < 100000);
+    close_ssl(ssl);
+}
+
 /* What a client does not take goes with the server, whatever waits. */
 static void test_stop_with_bytes_waiting(void)
 {
@@ -156,6 +203,7 @@ int main(void)
     test_replaced(tls_fixture());
     test_half_handshakes();
     test_plain_http();
+    test_key_updates();
     test_stop_with_bytes_waiting();
     return check_done();
 }
