@@ -147,6 +147,29 @@ class Keys(unittest.TestCase):
         self.assertIsNone(self.ask("GET", f"/keys/{key['id']}").json["key"]["old_until"])
         self.assertEqual(self.ask("GET", f"/keys/{key['id']}").json["key"]["id"], key["id"])
 
+    def test_neither_a_login_token_nor_an_old_text_becomes_a_new_key(self):
+        key, first = self.add("brief")
+        other, _ = self.add("brief")
+        login = self.ask("POST", "/auth/token", {"api_key": first}, token=None).json["token"]
+        for each in (key, other):
+            self.assertEqual(self.ask("POST", f"/keys/{each['id']}/rotate", token=login).status, 403)
+        self.assertTrue(self.works(first))
+        second = self.ask("POST", f"/keys/{key['id']}/rotate", {"grace": 600}, token=first).json["api_key"]
+        self.assertEqual(self.ask("POST", f"/keys/{key['id']}/rotate", token=first).status, 403)
+        self.assertTrue(self.works(first) and self.works(second))
+
+    def test_what_is_granted_ends_with_a_key_that_runs_out(self):
+        key, text = self.add("passing", ttl=60)
+        grant = self.negotiate(text, "passing", ttl=600)
+        self.assertLessEqual(grant["expires_at"], key["expires_at"])
+        scopes = {"scopes": ["fs:ro"], "ttl": 600}
+        for more in ({}, {"principal": "ada"}):
+            share = self.ask("POST", "/threads/passing/sandbox/share", dict(scopes, **more), token=text)
+            self.assertEqual(share.status, 201, share)
+            self.assertLessEqual(share.json["expires_at"], key["expires_at"])
+        for share in self.ask("GET", "/threads/passing/sandbox/shares", token=text).json["shares"]:
+            self.assertLessEqual(share["until"], key["expires_at"])
+
     def test_a_users_key_gets_no_more_rights_by_rotating_another(self):
         strong, _ = self.add("ladder")
         boss, _ = self.add("ladder", role="admin")

@@ -253,10 +253,21 @@ static bool change(struct work *work, struct keying *k)
     return answer_one(k, &key) && audit(work, k, &key);
 }
 
+/* A login token would become a key without its end, and a text in its grace would outlive whom it was replaced for. */
+static bool may_have_new_text(struct keying *k, const struct api_key *key)
+{
+    const struct principal *who = &k->caller.principal;
+    if (who->kind == PRINCIPAL_LOGIN && !is_admin(k))
+        return error_set(&k->refusal, ERROR_FORBIDDEN, "a login token gets no new key: show the API key itself");
+    return strcmp(who->key_id, key->id) != 0 || who->generation == key->generation ||
+           error_set(&k->refusal, ERROR_FORBIDDEN, "key %s has a newer text than the one that is shown: show that",
+                     key->id);
+}
+
 static bool rotate(struct work *work, struct keying *k)
 {
     struct api_key before, key;
-    if (!find_to_change(work, k, &before) || !freeze_allows(work, k->caller.principal.name, &k->refusal) ||
+    if (!find_to_change(work, k, &before) || !may_have_new_text(k, &before) || !freeze_allows(work, k->caller.principal.name, &k->refusal) ||
         !freeze_allows(work, before.principal, &k->refusal))
         return false;
     if (before.expires_at && before.expires_at <= work->now)

@@ -52,6 +52,8 @@ static bool set_until(const struct work *work, struct negotiation *n)
     int64_t end = n->lease.max_expires_at / 1000, asked = n->share.until_ms / 1000;
     if (n->share.until_ms && n->share.until_ms <= work->now)
         return error_set(&n->refusal, ERROR_INVALID, "until must be in the future");
+    if (n->caller.principal.expires_at && n->caller.principal.expires_at / 1000 < end)
+        end = n->caller.principal.expires_at / 1000; /* what a key gives ends with it */
     n->share_until = asked && asked < end ? asked : end;
     return true;
 }
