@@ -205,6 +205,16 @@ class Webhooks(unittest.TestCase):
             self.assertIn("may not", self.look(webhook, lambda now: not now["enabled"])["reason"])
             self.assertEqual(len(receiver.got), before)
 
+    def test_a_lesser_key_of_its_owner_cannot_send_everybodys_events_elsewhere(self):
+        webhook = self.make(self.listed.url, all=True)
+        lesser = self.deployment.request("POST", "/keys", {"principal": webhook["principal"], "role": "user"}).json
+        for method, path, body in (("PATCH", "", {"url": "https://example.org/"}), ("POST", "/rotate", {}),
+                                   ("PATCH", "", {"enabled": False}), ("DELETE", "", None)):
+            self.assertEqual(self.deployment.request(method, f"/webhooks/{webhook['id']}{path}", body,
+                                                     token=lesser["api_key"]).status, 403, (method, path))
+        self.assertEqual(self.deployment.request("GET", f"/webhooks/{webhook['id']}").json["url"], self.listed.url)
+        self.deployment.request("DELETE", f"/keys/{lesser['key']['id']}")
+
     def test_wrong_questions_are_refused(self):
         for body in ({}, {"url": 7}, {"url": "ftp://example.com/"}, {"url": "example.com"}, {"url": "http://example.com"},
                      {"url": "https://u:p@example.com/"}, {"url": "https://example.com/#f"},

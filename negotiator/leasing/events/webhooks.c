@@ -137,9 +137,19 @@ static bool make(struct work *work, struct webhook_question *q)
     return true;
 }
 
+/* One of everybody's events is an admin's also when a key of lower role is the same principal's: it could send them
+ * elsewhere. */
+static bool find_to_change(struct work *work, struct webhook_question *q)
+{
+    if (!find(work, q, ROLE_USER))
+        return false;
+    return !q->webhook.all || q->caller.principal.role == ROLE_ADMIN ||
+           error_set(&q->refusal, ERROR_FORBIDDEN, "webhook %s is of everybody's events: this needs role admin", q->id);
+}
+
 static bool modify(struct work *work, struct webhook_question *q)
 {
-    if (!find(work, q, ROLE_USER) || !check_all(q, q->webhook.principal) || !take_fields(q))
+    if (!find_to_change(work, q) || !check_all(q, q->webhook.principal) || !take_fields(q))
         return false;
     webhook_put(work, &q->webhook);
     return audit(work, q, "webhook.update", 200, NULL);
@@ -147,7 +157,7 @@ static bool modify(struct work *work, struct webhook_question *q)
 
 static bool rotate(struct work *work, struct webhook_question *q)
 {
-    if (!find(work, q, ROLE_USER))
+    if (!find_to_change(work, q))
         return false;
     q->webhook.secret++;
     q->webhook.old_until = q->grace_s > 0 ? work->now + q->grace_s * 1000 : 0;
@@ -157,7 +167,7 @@ static bool rotate(struct work *work, struct webhook_question *q)
 
 static bool drop(struct work *work, struct webhook_question *q)
 {
-    if (!find(work, q, ROLE_USER))
+    if (!find_to_change(work, q))
         return false;
     struct store_row row = store_key("webhook", q->id, NULL);
     kv_change_expect(work->change, row.text, q->webhook.revision);
