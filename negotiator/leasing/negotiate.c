@@ -51,6 +51,8 @@ void negotiate_times(struct work *work, struct negotiation *n)
     struct policy_subject who = policy_subject(&n->caller, claims->actor);
     int64_t ttl = smaller(or_default(n->wanted.ttl_s, limits->ttl_default_s), policy_ttl_max(work->leasing, &who));
     claims->issued_at = marks_iat(work, claims);
+    if (n->caller.principal.expires_at) /* what a key gives ends with it */
+        end = smaller(end, n->caller.principal.expires_at / 1000);
     claims->expires_at = claims->long_lived ? end : smaller(claims->issued_at + ttl, end);
 }
 
@@ -152,7 +154,8 @@ struct lease negotiate_lease(const struct work *work, const struct negotiation *
     lease.idle_timeout_s =
         policy_idle_timeout(work->leasing, &who, n->wanted.idle_timeout_s, limits->idle_timeout_s);
     int64_t lifetime = policy_lifetime(work->leasing, &who, n->wanted.max_lifetime_s, limits->max_lifetime_s);
-    int64_t hardest = n->sandbox.created_at + limits->max_lifetime_max_s * 1000;
+    int64_t longest = policy_lifetime(work->leasing, &who, limits->max_lifetime_max_s, 0);
+    int64_t hardest = n->sandbox.created_at + longest * 1000; /* else a lease after another would be a longer life */
     lease.max_expires_at = smaller(work->now + lifetime * 1000, hardest);
     lease.expires_at = smaller(work->now + lease.idle_timeout_s * 1000, lease.max_expires_at);
     return lease;
@@ -201,6 +204,15 @@ bool negotiate_is_reachable(const struct work *work, struct negotiation *n)
                      n->sandbox.node, n->sandbox.id);
 }
 
+/* What a lease that is there already is prolonged to is asked as what a new one would be. */
+static bool may_live_so(const struct work *work, struct negotiation *n, bool joining)
+{
+    struct policy_subject who = policy_subject(&n->caller, n->wanted.actor);
+    const struct policy_wish wish = {.idle_s = n->wanted.idle_timeout_s,
+                                     .lifetime_s = joining ? n->wanted.max_lifetime_s : 0};
+    return policy_check(work->leasing, &who, &wish, &n->refusal);
+}
+
 /* Attaches to n->sandbox: with the lease that is in n->lease, or with a new one. */
 static bool attach(struct work *work, struct negotiation *n, bool joining, struct once once)
 {
@@ -208,7 +220,7 @@ static bool attach(struct work *work, struct negotiation *n, bool joining, struc
     if (wanted_differs(&n->wanted, &n->sandbox, names, sizeof names))
         return error_set(&n->refusal, ERROR_CONFLICT, "sandbox %s is otherwise than asked for in: %s", n->sandbox.id,
                          names);
-    if (!negotiate_is_reachable(work, n))
+    if (!may_live_so(work, n, joining) || !negotiate_is_reachable(work, n))
         return false; /* also of one that is being made: nobody knows for how long */
     if (n->sandbox.state == SANDBOX_PROVISIONING) {
         n->must_wait = true;

@@ -130,6 +130,19 @@ class Document(Policy):
         self.assertEqual(again["scopes"], ["fs:ro"])
         self.assertEqual(self.deployment.exec(again, cmd="true").code, "CAPABILITY_DENIED")
 
+    def test_no_lease_is_prolonged_over_what_a_new_one_may_have(self):
+        self.put({"roles": {"user": {"idle_max": 120, "lifetime_max": 600}}})
+        grant = self.ask("idle").json
+        self.assertEqual(grant["lease"]["idle_timeout"], 120)
+        self.assertIn("roles.user.idle_max", self.ask("idle", idle_timeout=3600).json["error"]["message"])
+        hint = grant["sandbox"]["id"]
+        self.assertIn("roles.user.lifetime_max",
+                      self.ask("idle2", sandbox_id=hint, max_lifetime=3600).json["error"]["message"])
+        again = self.ask("idle2", sandbox_id=hint).json
+        self.assertEqual(again["sandbox"]["id"], hint)
+        # A lease after another is no longer life than one of them.
+        self.assertEqual(again["lease"]["max_expires_at"], grant["lease"]["max_expires_at"])
+
     def test_a_running_sandbox_gets_no_more_network(self):
         self.put({"roles": {"user": {"egress": "allow", "egress_hosts": ["*.example.org"]}}})
         sandbox = self.ask("net").json["sandbox"]["id"]
