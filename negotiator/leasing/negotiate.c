@@ -151,8 +151,7 @@ struct lease negotiate_lease(const struct work *work, const struct negotiation *
     memcpy(lease.thread_id, n->thread_id, sizeof lease.thread_id);
     memcpy(lease.sandbox_id, n->sandbox.id, sizeof lease.sandbox_id);
     struct policy_subject who = policy_subject(&n->caller, n->wanted.actor);
-    lease.idle_timeout_s =
-        policy_idle_timeout(work->leasing, &who, n->wanted.idle_timeout_s, limits->idle_timeout_s);
+    lease.idle_timeout_s = policy_idle_timeout(work->leasing, &who, n->wanted.idle_timeout_s, limits->idle_timeout_s);
     int64_t lifetime = policy_lifetime(work->leasing, &who, n->wanted.max_lifetime_s, limits->max_lifetime_s);
     int64_t longest = policy_lifetime(work->leasing, &who, limits->max_lifetime_max_s, 0);
     int64_t hardest = n->sandbox.created_at + longest * 1000; /* else a lease after another would be a longer life */

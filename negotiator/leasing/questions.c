@@ -118,10 +118,9 @@ static bool audit(struct work *work, const struct question *q)
     return store_audit(work, &q->caller, &record);
 }
 
-/* What an incident is about is evidence: admins alone end it. */
 static bool may_end(struct work *work, struct question *q)
 {
-    return q->caller.principal.role == ROLE_ADMIN || freeze_allows(work, q->sandbox.principal, &q->refusal);
+    return freeze_lets_go(work, &q->caller, q->sandbox.principal, &q->refusal);
 }
 
 static bool release(struct work *work, struct question *q)

@@ -94,6 +94,8 @@ class Incident(unittest.TestCase):
         self.start(suspect, "exec python3 -c 'import time; time.sleep(600)' \"$(printf '\\033[2J\\377\\\\')\"")
         self.assertEqual((self.use(suspect), self.use(innocent)), (200, 200))
 
+        kept = self.ask("POST", "/sandboxes/" + suspect["sandbox"]["id"] + "/snapshots", {}, token=mallory)
+        self.assertEqual(kept.status, 201, kept)
         commands = drill_of_readme()
         self.assertEqual([line.split()[2] for line in commands], ["open", "status", "evidence", "close"], commands)
         self.addCleanup(lambda: os.path.exists(bundle) and os.unlink(bundle))
@@ -113,6 +115,8 @@ class Incident(unittest.TestCase):
                                          token=mallory)),
                 (403, "FROZEN", self.ask("DELETE", "/sandboxes/" + suspect["sandbox"]["id"], token=mallory)),
                 (403, "FROZEN", self.ask("DELETE", "/threads/t1/sandbox", token=mallory)),
+                (403, "FROZEN", self.ask("DELETE", "/snapshots/" + kept.json["snapshot"]["id"], token=mallory)),
+                (403, "FROZEN", self.ask("DELETE", "/volumes/data", token=mallory)),
                 (403, "FROZEN", self.ask("POST", "/threads/t1/sandbox/share", {"scopes": ["shell:ro"], "ttl": 60},
                                          token=mallory))):
             self.assertEqual((reply.status, reply.code), (status, code), reply)

@@ -19,6 +19,11 @@ void freeze_free(struct freeze *freeze);
  *  empty) the store failed. As a rule of its own batch sees it. Ledger thread. */
 bool freeze_allows(struct work *work, const char *principal, struct error *refusal) MUST_USE;
 
+/** Whether the caller may end or delete what is `principal`'s: while that is frozen it is evidence, and an admin's alone
+ *  to end. False: as freeze_allows. */
+bool freeze_lets_go(struct work *work, const struct caller *caller, const char *principal,
+                    struct error *refusal) MUST_USE;
+
 /** Adds to the change that nothing is issued to `who` (FREEZE_EVERYBODY: anybody) while that incident is open; and that
  *  it is again. */
 void freeze_add(struct work *work, const char *who, const char *incident);

@@ -1,4 +1,5 @@
 /* dropping.c - the end of a snapshot: nobody sees it from the first moment on; its node is told until it says yes. */
+#include "negotiator/leasing/incidents/freeze.h"
 #include "negotiator/leasing/keeping/keeping_internal.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
@@ -145,7 +146,8 @@ void keeping_look_act(const struct keeping_look *look)
 static bool drop(struct work *work, struct keeping *k)
 {
     if (!caller_may(&k->caller, ROLE_USER, &k->refusal) ||
-        !snapshot_find(work, &k->caller, k->snapshot_id, &k->snapshot, &k->refusal))
+        !snapshot_find(work, &k->caller, k->snapshot_id, &k->snapshot, &k->refusal) ||
+        !freeze_lets_go(work, &k->caller, k->snapshot.principal, &k->refusal))
         return false;
     char detail[RANDOM_ID_BYTES + SANDBOX_NAME_BYTES + 16];
     if (!text_format(detail, sizeof detail, "%s, %s", k->snapshot.id, k->snapshot.name))

@@ -1,4 +1,5 @@
 /* volume_questions.c - what people ask about volumes: which there are; that one goes. */
+#include "negotiator/leasing/incidents/freeze.h"
 #include "negotiator/leasing/keeping/volumes_internal.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -117,7 +118,8 @@ static bool check(struct work *work, struct volumes_question *q)
     const char *owner = caller_owner(&q->caller);
     char url[SANDBOX_URL_BYTES];
     json_t *used = NULL;
-    if (!caller_may(&q->caller, ROLE_USER, &q->refusal) || !volume_get(work, owner, q->name, &q->volume))
+    if (!caller_may(&q->caller, ROLE_USER, &q->refusal) || !freeze_lets_go(work, &q->caller, owner, &q->refusal) ||
+        !volume_get(work, owner, q->name, &q->volume))
         return false;
     if (q->volume.revision == 0)
         return error_set(&q->refusal, ERROR_NOT_FOUND, "no volume %s", q->name);

@@ -267,7 +267,8 @@ static bool may_have_new_text(struct keying *k, const struct api_key *key)
 static bool rotate(struct work *work, struct keying *k)
 {
     struct api_key before, key;
-    if (!find_to_change(work, k, &before) || !may_have_new_text(k, &before) || !freeze_allows(work, k->caller.principal.name, &k->refusal) ||
+    if (!find_to_change(work, k, &before) || !may_have_new_text(k, &before) ||
+        !freeze_allows(work, k->caller.principal.name, &k->refusal) ||
         !freeze_allows(work, before.principal, &k->refusal))
         return false;
     if (before.expires_at && before.expires_at <= work->now)
