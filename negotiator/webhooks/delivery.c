@@ -82,7 +82,8 @@ static curl_socket_t open_socket(void *cookie, curlsocktype purpose UNUSED, stru
     return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
-/* No connection is used again: another webhook's may have been to where this one may not go. */
+/* No connection is used again: another webhook's may have been to where this one may not go. A name that does not resolve
+ * is left to its thread: libcurl would wait for it when the time is over, and with it every other webhook. */
 static bool set_options(struct delivery *delivery, const struct webhook *webhook, bool may_http)
 {
     CURL *curl = delivery->curl;
@@ -98,6 +99,7 @@ static bool set_options(struct delivery *delivery, const struct webhook *webhook
            curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)DELIVERY_CONNECT_MS) == CURLE_OK &&
            curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)DELIVERY_TOTAL_MS) == CURLE_OK &&
            curl_easy_setopt(curl, CURLOPT_USERAGENT, "parley-webhooks/" PARLEY_VERSION) == CURLE_OK &&
+           curl_easy_setopt(curl, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK &&
            curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, 1L) == CURLE_OK &&
            curl_easy_setopt(curl, CURLOPT_FORBID_REUSE, 1L) == CURLE_OK &&
            curl_easy_setopt(curl, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&

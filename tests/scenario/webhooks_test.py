@@ -1,7 +1,11 @@
 """Webhooks: what happens is sent, signed, in order and at least once, also when the receiver or the negotiator was away;
 a slow receiver delays nobody else; a user's webhook reaches no address that is not public."""
 import os
+import random
+import socket
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -252,6 +256,41 @@ class Webhooks(unittest.TestCase):
         self.assertEqual(self.deployment.cli("webhooks", "rm", name).returncode, 0)
         self.assertEqual(self.deployment.cli("webhooks", "show", name).returncode, 1)
         self.assertEqual(self.deployment.cli("webhooks", "add").returncode, 2)
+
+
+@needs_root
+class Names(unittest.TestCase):
+    """A receiver whose servers of names do not answer: the machine asks one of this test, in a mount namespace."""
+
+    def test_a_name_that_nobody_resolves_delays_no_other(self):
+        with tempfile.TemporaryDirectory() as folder:
+            deaf = f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}.53"
+            with open(os.path.join(folder, "resolv.conf"), "w") as file:
+                file.write(f"nameserver {deaf}\n")
+            done = subprocess.run(
+                ["unshare", "-m", "sh", "-c", 'mount --bind "$1" /etc/resolv.conf && exec "$2" "$3" Deaf', "sh", file.name,
+                 sys.executable, os.path.realpath(__file__)], env={**os.environ, "PARLEY_TEST_DEAF": deaf},
+                capture_output=True, text=True, timeout=300)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+@unittest.skipUnless("PARLEY_TEST_DEAF" in os.environ, "run by Names")
+class Deaf(unittest.TestCase):
+    def test(self):
+        asked = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.addCleanup(asked.close)
+        asked.bind((os.environ["PARLEY_TEST_DEAF"], 53))
+        asked.settimeout(60)
+        with Receiver() as receiver, Deployment(RES_OPTIONS="timeout:30 attempts:5") as deployment:
+            hook = "/webhooks/" + deployment.request("POST", "/webhooks", {"url": "https://deaf.example/"}).json["id"]
+            deployment.request("POST", "/webhooks", {"url": receiver.url, "types": ["sandbox.created"]})
+            deployment.negotiate("deaf")
+            self.assertIn(b"deaf", asked.recv(512))
+            until = time.monotonic() + 60
+            while deployment.request("GET", hook).json["attempts"] == 0:
+                self.assertLess(time.monotonic(), until, "whoever delivers waits for the name")
+                time.sleep(0.2)
+            receiver.wait(lambda bodies: len(bodies) == 1)
 
 
 if __name__ == "__main__":
