@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RECORDS_MAX = 200000, PAGES_MAX = 5000, ITEMS_MAX = 500000 };
+/* What is in a sandbox, and a node that is not ours any more, decide how much they tell. */
+enum { RECORDS_MAX = 200000, PAGES_MAX = 5000, ITEMS_MAX = 500000, PART_BYTES_MAX = 256 << 20 };
 
 struct gathering {
     const struct place *place;
@@ -135,58 +136,85 @@ static bool add_audit(struct gathering *g, struct error *err)
 
 /* --- sandboxes --- */
 
-/* All pages of one part as lines, and in *last the page without its items. False: `why`. */
-static bool fetch_part(const struct gathering *g, const char *sandbox, const char *part, struct text *lines,
-                       json_t **last, struct error *why)
+/* One part of a sandbox's evidence as it comes in. */
+struct part {
+    const char *sandbox, *name;
+    struct text lines;
+    size_t items;
+    json_t *last;   /* owned; the last page without its items */
+    char *position; /* owned; of the next page, NULL: there is none */
+};
+
+static void part_cleanup(struct part *part)
 {
-    AUTO_FREE char *path = negotiator_path("/incidents", g->id, "evidence");
-    AUTO_FREE char *position = NULL;
-    size_t count = 0;
-    do {
-        size_t i;
-        const json_t *each;
-        json_t *reply = NULL;
-        json_t *body =
-            json_pack("{s:s, s:s, s:s}", "sandbox", sandbox, "part", part, "position", position ? position : "");
-        bool got = negotiator_call(g->place, "POST", path, body, &reply, why);
-        json_decref(body);
-        if (!got)
-            return false;
-        json_t *page = json_object_get(reply, "evidence");
-        json_array_foreach (json_object_get(page, "items"), i, each) {
-            AUTO_FREE char *line = json_dumps(each, JSON_COMPACT);
-            text_append_string(lines, line ? line : "{}");
-            text_append(lines, "\n", 1);
-            count++;
-        }
-        free(position);
-        position = memory_string(json_string_value(json_object_get(page, "next")));
-        json_object_del(page, "items");
-        json_decref(*last);
-        *last = json_incref(page);
-        json_decref(reply);
-    } while (position && count < ITEMS_MAX);
-    json_object_set_new(*last, "items", json_integer((json_int_t)count));
-    return true;
+    text_done(&part->lines);
+    json_decref(part->last);
+    free(part->position);
 }
 
-static bool add_part(struct gathering *g, const char *sandbox, const char *part, json_t *seen, struct error *err)
+static bool is_full(const struct part *part)
 {
-    AUTO_TEXT lines = {0};
-    struct error why = {0};
-    json_t *last = NULL;
-    AUTO_FREE char *name = memory_printf("sandboxes/%s/%s.ndjson", sandbox, part);
-    bool got = fetch_part(g, sandbox, part, &lines, &last, &why);
-    if (!got)
-        bundle_miss(g->bundle, name, &why);
-    if (got && (json_is_true(json_object_get(last, "truncated")) || json_is_string(json_object_get(last, "next")))) {
-        error_set(&why, ERROR_TOO_LARGE, "there was more than is looked at");
-        bundle_miss(g->bundle, name, &why);
+    return part->items >= ITEMS_MAX || part->lines.length >= PART_BYTES_MAX;
+}
+
+static void take_items(struct part *part, const json_t *items)
+{
+    size_t i;
+    const json_t *each;
+    json_array_foreach (items, i, each) {
+        AUTO_FREE char *line = is_full(part) ? NULL : json_dumps(each, JSON_COMPACT);
+        if (line == NULL)
+            continue;
+        text_append_string(&part->lines, line);
+        text_append(&part->lines, "\n", 1);
+        part->items++;
     }
-    if (got)
-        json_object_set(seen, part, last);
-    json_decref(last);
-    return !got || bundle_add(g->bundle, name, lines.data, lines.length, err);
+}
+
+static bool fetch_page(const struct gathering *g, struct part *part, struct error *why)
+{
+    AUTO_FREE char *path = negotiator_path("/incidents", g->id, "evidence");
+    json_t *reply = NULL;
+    json_t *body = json_pack("{s:s, s:s, s:s}", "sandbox", part->sandbox, "part", part->name, "position",
+                             part->position ? part->position : "");
+    bool got = negotiator_call(g->place, "POST", path, body, &reply, why);
+    json_t *page = json_object_get(reply, "evidence"), *items = json_object_get(page, "items");
+    json_decref(body);
+    if (got && !json_is_array(items))
+        got = error_set(why, ERROR_INTERNAL, "the node's answer is no evidence");
+    if (got) {
+        take_items(part, items);
+        free(part->position);
+        part->position = memory_string(json_string_value(json_object_get(page, "next")));
+        if (json_array_size(items) == 0)
+            free(TAKE(part->position)); /* no page is empty but the last */
+        json_object_del(page, "items");
+        json_decref(part->last);
+        part->last = json_incref(page);
+    }
+    json_decref(reply);
+    return got;
+}
+
+/* What was had of a part stays when the rest cannot be. */
+static bool add_part(struct gathering *g, const char *sandbox, const char *name, json_t *seen, struct error *err)
+{
+    __attribute__((cleanup(part_cleanup))) struct part part = {.sandbox = sandbox, .name = name};
+    AUTO_FREE char *file = memory_printf("sandboxes/%s/%s.ndjson", sandbox, name);
+    struct error why = {0};
+    bool got = true;
+    do
+        got = fetch_page(g, &part, &why);
+    while (got && part.position && !is_full(&part));
+    if (got && (is_full(&part) || json_is_true(json_object_get(part.last, "truncated"))))
+        error_set(&why, ERROR_TOO_LARGE, "there was more than is looked at");
+    if (why.kind != ERROR_NONE)
+        bundle_miss(g->bundle, file, &why);
+    if (part.last == NULL)
+        return true;
+    json_object_set_new(part.last, "items", json_integer((json_int_t)part.items));
+    json_object_set(seen, name, part.last);
+    return bundle_add(g->bundle, file, part.lines.data, part.lines.length, err);
 }
 
 static bool add_sandbox(struct gathering *g, const char *id, struct error *err)

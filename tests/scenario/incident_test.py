@@ -1,18 +1,23 @@
 """An incident, as the README's drill does it: what is suspected stops at once and stays stopped over a restart, what is not
 goes on; the evidence tells what was there and what could not be had; closing it lets go."""
 import hashlib
+import http.server
 import io
 import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import tarfile
+import tempfile
+import threading
 import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
+from parley_testing.deployment import BIN  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 
@@ -23,6 +28,69 @@ def drill_of_readme():
         section = readme.read().split("### Drill: a key has leaked", 1)[1]
     block = section.split("```sh\n", 1)[1].split("```", 1)[0]
     return [line.split("#")[0].strip() for line in block.splitlines() if line.split("#")[0].strip()]
+
+
+class Teller(http.server.BaseHTTPRequestHandler):
+    """A negotiator with an incident about three sandboxes, whose node is not ours any more: it tells pages without end and
+    without items, breaks off in the middle, or tells what is no page."""
+    SUSPECTS = {"sbx_" + letter * 20: letter for letter in "abc"}
+
+    def reply(self, status, body):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self):
+        if self.path.endswith("/suspects"):
+            self.reply(200, {"suspects": [{"sandbox": {"id": each}} for each in self.SUSPECTS], "next": None})
+        elif self.path.startswith("/incidents/"):
+            self.reply(200, {"incident": {"selectors": [], "revocations": []}})
+        else:
+            self.reply(200, {"records": [], "next": None})
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or "{}")
+        how = self.SUSPECTS.get(asked.get("sandbox"))
+        if how == "b" and asked["position"]:
+            self.reply(409, {"error": {"code": "CONFLICT", "message": "\x1b[2Jit broke off", "retryable": False}})
+        elif how == "c":
+            self.reply(200, {"evidence": [{"items": "../../etc/passwd", "next": "1"}]})
+        elif how:
+            items = [{"path": "/../../../etc/x\n", "n": 1}] if how == "b" else []
+            self.reply(200, {"evidence": {"items": items, "next": "1", "truncated": False}})
+        else:
+            self.reply(200, {})
+
+    def log_message(self, *_):
+        pass
+
+
+class HostileNode(unittest.TestCase):
+    def test_evidence_of_a_node_that_lies_ends_and_keeps_what_was_had(self):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Teller)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([os.path.join(BIN, "parley"), "incident", "evidence", "inc_" + "a" * 20, "-o", "e.tar.gz"],
+                                  env={"PARLEY_URL": f"http://127.0.0.1:{server.server_port}", "HOME": folder,
+                                       "PARLEY_API_KEY": "pk_" + "k" * 43}, cwd=folder, capture_output=True, timeout=60)
+            self.assertEqual(done.returncode, 3, done)
+            self.assertNotIn(b"\x1b", done.stdout + done.stderr)
+            with tarfile.open(os.path.join(folder, "e.tar.gz")) as tar:
+                parts = {member.name: tar.extractfile(member).read() for member in tar}
+        for name in parts:
+            self.assertRegex(name, r"\Aincident-inc_a{20}/[a-z/]*(sbx_[abc]{20}/)?[a-z]+\.(json|ndjson)\Z")
+        kept = {name.split("/", 1)[1]: data for name, data in parts.items()}
+        self.assertEqual(kept["sandboxes/sbx_" + "b" * 20 + "/files.ndjson"].count(b"\n"), 1)
+        missing = {each["what"]: each["why"] for each in json.loads(kept["manifest.json"])["missing"]}
+        for letter, why in (("b", "broke off"), ("c", "no evidence")):
+            for part in ("processes", "files"):
+                self.assertIn(why, missing[f"sandboxes/sbx_{letter * 20}/{part}.ndjson"])
 
 
 @needs_root
