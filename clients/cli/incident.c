@@ -180,7 +180,7 @@ static int open_incident(const struct incident_options *options, const struct pl
     if (!options->reason || !options->reason[0])
         return cli_usage("incident", "--reason TEXT is needed");
     json_t *body = body_of(options, place, &err);
-    bool opened = body && negotiator_call(place, "POST", "/incidents", body, &reply, &err);
+    bool opened = body && incident_call(place, "POST", "/incidents", body, &reply, &err);
     json_decref(body);
     if (!opened)
         return cli_fail_usual(&err, CLI_FAILED);
@@ -198,7 +198,7 @@ static int list(const struct incident_options *options, const struct place *plac
     json_t *reply = NULL;
     size_t i;
     const json_t *each;
-    if (!negotiator_call(place, "GET", "/incidents", NULL, &reply, &err))
+    if (!incident_call(place, "GET", "/incidents", NULL, &reply, &err))
         return cli_fail_usual(&err, CLI_FAILED);
     if (options->common.json) {
         cli_print_json(json_incref(json_object_get(reply, "incidents")));
@@ -220,7 +220,7 @@ static int close_incident(const struct incident_options *options, const struct p
     struct error err = {0};
     AUTO_FREE char *path = negotiator_path("/incidents", id, "close");
     json_t *body = json_pack("{s:b, s:s}", "resume", options->resume, "note", options->note ? options->note : "");
-    bool closed = body && negotiator_call(place, "POST", path, body, NULL, &err);
+    bool closed = body && incident_call(place, "POST", path, body, NULL, &err);
     if (!body)
         error_set(&err, ERROR_INVALID, "--note wants UTF-8");
     json_decref(body);

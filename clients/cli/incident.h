@@ -3,6 +3,11 @@
 
 #include "clients/cli/cli.h"
 
+/** negotiator_call that waits, 2 minutes at most, while there are too many requests: evidence is many, and an incident is no
+ *  time to be told to come again. */
+bool incident_call(const struct place *place, const char *method, const char *path, json_t *body, json_t **reply,
+                   struct error *err) MUST_USE;
+
 /** The incident of that id as the negotiator tells it; NULL with err. The caller owns it. */
 json_t *incident_fetch(const struct place *place, const char *id, struct error *err) MUST_USE;
 

@@ -26,7 +26,7 @@ static bool add_call(struct gathering *g, const char *method, const char *path, 
 {
     struct error why = {0};
     json_t *reply = NULL, *body = strcmp(method, "POST") == 0 ? json_object() : NULL;
-    bool got = negotiator_call(g->place, method, path, body, &reply, &why);
+    bool got = incident_call(g->place, method, path, body, &reply, &why);
     bool added = !got || bundle_add_json(g->bundle, name, reply, err);
     if (!got)
         bundle_miss(g->bundle, name, &why);
@@ -57,7 +57,7 @@ static void gather_records(struct gathering *g, const char *filter, const char *
         json_t *page = NULL;
         text_append_format(&path, "/audit?all=1&limit=1000&after=%lld", (long long)after);
         negotiator_query(&path, filter, value);
-        if (!negotiator_call(g->place, "GET", path.data, NULL, &page, &why)) {
+        if (!incident_call(g->place, "GET", path.data, NULL, &page, &why)) {
             bundle_miss(g->bundle, what, &why);
             return;
         }
@@ -177,7 +177,7 @@ static bool fetch_page(const struct gathering *g, struct part *part, struct erro
     json_t *reply = NULL;
     json_t *body = json_pack("{s:s, s:s, s:s}", "sandbox", part->sandbox, "part", part->name, "position",
                              part->position ? part->position : "");
-    bool got = negotiator_call(g->place, "POST", path, body, &reply, why);
+    bool got = incident_call(g->place, "POST", path, body, &reply, why);
     json_t *page = json_object_get(reply, "evidence"), *items = json_object_get(page, "items");
     json_decref(body);
     if (got && !json_is_array(items))

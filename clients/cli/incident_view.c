@@ -1,18 +1,37 @@
 /* incident_view.c - an incident for people: how far it is, what could not be reached. */
 #include "clients/cli/incident.h"
 
+#include "shared/base/clock.h"
 #include "shared/base/memory.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
-enum { SUSPECTS_MAX = 100000 };
+enum { SUSPECTS_MAX = 100000, CALL_PATIENCE_S = 120, CALL_WAIT_FIRST_MS = 100, CALL_WAIT_LAST_MS = 5000 };
+
+bool incident_call(const struct place *place, const char *method, const char *path, json_t *body, json_t **reply,
+                   struct error *err)
+{
+    uint64_t until = clock_monotonic_ns() + CALL_PATIENCE_S * UINT64_C(1000000000);
+    for (long wait_ms = CALL_WAIT_FIRST_MS;;
+         wait_ms = wait_ms < CALL_WAIT_LAST_MS / 2 ? 2 * wait_ms : CALL_WAIT_LAST_MS) {
+        struct error why = {0};
+        if (negotiator_call(place, method, path, body, reply, &why))
+            return true;
+        if (why.kind != ERROR_RATE_LIMITED || clock_monotonic_ns() > until) {
+            *err = why;
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000}, NULL);
+    }
+}
 
 json_t *incident_fetch(const struct place *place, const char *id, struct error *err)
 {
     json_t *reply = NULL;
     AUTO_FREE char *path = negotiator_path("/incidents", id, NULL);
-    if (!negotiator_call(place, "GET", path, NULL, &reply, err))
+    if (!incident_call(place, "GET", path, NULL, &reply, err))
         return NULL;
     json_t *incident = json_incref(json_object_get(reply, "incident"));
     json_decref(reply);
@@ -31,7 +50,7 @@ json_t *incident_suspects(const struct place *place, const char *id, struct erro
         json_t *page = NULL;
         text_append_string(&path, before);
         negotiator_query(&path, "cursor", cursor);
-        if (!negotiator_call(place, "GET", path.data, NULL, &page, err)) {
+        if (!incident_call(place, "GET", path.data, NULL, &page, err)) {
             json_decref(list);
             return NULL;
         }
@@ -49,7 +68,7 @@ static json_t *fetch_revocation(const struct place *place, const json_t *noted)
     json_t *reply = NULL;
     const char *id = json_string_value(json_object_get(noted, "id"));
     AUTO_FREE char *path = id ? negotiator_path("/revocations", id, NULL) : NULL;
-    if (!path || !negotiator_call(place, "GET", path, NULL, &reply, &(struct error){0}))
+    if (!path || !incident_call(place, "GET", path, NULL, &reply, &(struct error){0}))
         return json_deep_copy(noted);
     json_t *now = json_deep_copy(noted);
     const json_t *revocation = json_object_get(reply, "revocation");
