@@ -158,29 +158,16 @@ static bool read_page(const struct http_request *request, struct audit_search *s
     return true;
 }
 
-/* Whose records: one's own; an admin's choice. */
+/* Whose records. */
 static bool read_owner(const struct http_request *request, struct asking *asking, struct error *err)
 {
-    struct audit_filter *filter = &asking->search.filter;
-    const char *all = http_request_query(request, "all");
     struct caller caller = {.remote = ""};
-    if (!plane_caller(request, &caller, err))
+    if (!plane_whose(request, &caller, asking->principal, err))
         return false;
-    bool is_admin = caller.principal.role == ROLE_ADMIN;
-    bool is_own = caller.owner[0] == '\0' || text_equal(caller.owner, caller.principal.name);
-    if (all && strcmp(all, "1") != 0)
-        return error_set(err, ERROR_INVALID, "all must be 1");
-    if (all && !is_admin)
-        return error_set(err, ERROR_FORBIDDEN, "all=1 needs role admin");
-    if (!is_own && !is_admin)
-        return error_set(err, ERROR_NOT_FOUND, "no such principal");
-    asking->search.chained = all != NULL;
-    if (all && caller.owner[0] == '\0')
-        return true;
-    filter->principal = asking->principal;
-    return text_copy(asking->principal, sizeof asking->principal,
-                     caller.owner[0] ? caller.owner : caller.principal.name) ||
-           error_set(err, ERROR_INVALID, "principal is too long");
+    asking->search.chained = http_request_query(request, "all") != NULL;
+    if (asking->principal[0])
+        asking->search.filter.principal = asking->principal;
+    return true;
 }
 
 static bool read_question(const struct http_request *request, struct asking *asking, struct error *err)

@@ -1,43 +1,17 @@
 /* changes.c - the native dialect's changes of a living sandbox: pause, resume, PATCH (protocol.md, 2). */
-#include "negotiator/dialects/errand.h"
 #include "negotiator/dialects/shown.h"
-#include "negotiator/dialects/waiting.h"
+#include "negotiator/dialects/visit.h"
 #include "negotiator/dialects/wish.h"
 #include "negotiator/leasing/changing.h"
-#include "shared/base/memory.h"
 #include "shared/base/text.h"
-
-#include <stdlib.h>
 
 enum { CHANGE_BODY_BYTES = 65536, EMPTY_BODY_BYTES = 1024 };
 
-/* One change on its way through the rules and a node. */
-struct alteration {
-    struct errand errand;
-    struct changing *changing; /* owned; the rules' until they answer */
-};
+DEFINE_VISIT(changing)
 
-static void print_change(struct http_request *request, struct errand *errand)
+static void print(struct http_request *request, const struct changing *changing)
 {
-    const struct changing *changing = ((struct alteration *)errand)->changing;
-    if (changing->refusal.kind != ERROR_NONE)
-        waiting_refuse(request, &changing->refusal);
-    else
-        http_reply_json(request, 200, json_pack("{s:o}", "sandbox", shown_sandbox(&changing->sandbox)));
-}
-
-static void free_change(struct errand *errand)
-{
-    struct alteration *alteration = (struct alteration *)errand;
-    changing_free(alteration->changing);
-    free(alteration);
-}
-
-static void answered(void *cookie, struct changing *changing)
-{
-    struct alteration *alteration = cookie;
-    alteration->changing = changing;
-    errand_return(&alteration->errand);
+    http_reply_json(request, 200, json_pack("{s:o}", "sandbox", shown_sandbox(&changing->sandbox)));
 }
 
 static bool read_change(const struct http_request *request, struct changing *changing, struct error *err)
@@ -60,17 +34,14 @@ static bool read_change(const struct http_request *request, struct changing *cha
 static void change(struct http_request *request, enum changing_verb verb)
 {
     struct error err = {0};
-    struct alteration *alteration = memory_new(sizeof *alteration);
-    errand_begin(&alteration->errand, request);
-    alteration->errand.print = print_change;
-    alteration->errand.free = free_change;
-    struct changing *changing = alteration->changing = changing_new();
+    AUTO(changing) *changing = changing_new();
     changing->verb = verb;
-    changing->answered = answered;
-    changing->cookie = alteration;
-    if (read_change(request, changing, &err) && leasing_change(plane_of(request)->leasing, changing, &err))
-        return; /* the rules have it */
-    free_change(&alteration->errand);
+    if (read_change(request, changing, &err)) {
+        struct changing *asked = changing_visit(request, TAKE(changing), print);
+        if (leasing_change(plane_of(request)->leasing, asked, &err))
+            return; /* the rules have it */
+        changing_visit_cancel(asked);
+    }
     plane_refuse(request, &err);
 }
 

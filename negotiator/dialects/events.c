@@ -299,28 +299,14 @@ static bool read_place(const struct http_request *request, struct following *f, 
     return after == NULL || read_number("after", after, &f->after, err);
 }
 
-/* Whose: one's own; an admin's choice. */
 static bool read_owner(const struct http_request *request, struct following *f, struct error *err)
 {
     struct caller caller = {.remote = ""};
-    const char *all = http_request_query(request, "all");
-    if (!plane_caller(request, &caller, err))
+    if (!plane_whose(request, &caller, f->filter.principal, err))
         return false;
-    bool is_admin = caller.principal.role == ROLE_ADMIN;
-    bool is_own = caller.owner[0] == '\0' || text_equal(caller.owner, caller.principal.name);
-    if (all && strcmp(all, "1") != 0)
-        return error_set(err, ERROR_INVALID, "all must be 1");
-    if (all && !is_admin)
-        return error_set(err, ERROR_FORBIDDEN, "all=1 needs role admin");
-    if (!is_own && !is_admin)
-        return error_set(err, ERROR_NOT_FOUND, "no such principal");
     f->principal = caller.principal;
-    f->all = all != NULL || !is_own;
-    if (all && caller.owner[0] == '\0')
-        return true;
-    return text_copy(f->filter.principal, sizeof f->filter.principal,
-                     caller.owner[0] ? caller.owner : caller.principal.name) ||
-           error_set(err, ERROR_INVALID, "principal is too long");
+    f->all = http_request_query(request, "all") || !text_equal(f->filter.principal, caller.principal.name);
+    return true;
 }
 
 static bool read_filter(const struct http_request *request, struct event_filter *filter, struct error *err)

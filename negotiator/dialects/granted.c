@@ -75,7 +75,8 @@ static void count_outcome(struct plane_outcomes *outcomes, const struct negotiat
         metrics_add(n->created ? &outcomes->created : &outcomes->granted, 1);
 }
 
-void granted_print(struct http_request *request, const struct negotiation *n)
+/* For waiting_start. */
+static void print(struct http_request *request, const struct negotiation *n)
 {
     char token[CAPABILITY_TEXT_BYTES];
     struct error err = n->refusal;
@@ -92,4 +93,23 @@ void granted_print(struct http_request *request, const struct negotiation *n)
     }
     http_reply_json(request, n->created ? 201 : 200, shown_grant(n, token, plane_of(request)->preview_domain));
     sodium_memzero(token, sizeof token);
+}
+
+void granted_ask(struct http_request *request,
+                 bool (*read)(const struct http_request *request, struct negotiation *n, struct error *err),
+                 bool (*verb)(struct leasing *leasing, struct negotiation *n, struct error *err))
+{
+    struct error err = {0};
+    AUTO(negotiation) *n = negotiation_new();
+    if (!read(request, n, &err)) {
+        plane_refuse(request, &err);
+        return;
+    }
+    struct waiting *waiting = waiting_start(request, n, print);
+    if (verb(plane_of(request)->leasing, n, &err)) {
+        n = NULL; /* the rules have it */
+        return;
+    }
+    waiting_cancel(waiting);
+    plane_refuse(request, &err);
 }

@@ -1,21 +1,15 @@
 /* incidents.c - the native dialect's incidents: open one, look at it, ask for evidence, close it. Admins only. */
-#include "negotiator/dialects/errand.h"
 #include "negotiator/dialects/plane.h"
 #include "negotiator/dialects/shown.h"
-#include "negotiator/dialects/waiting.h"
+#include "negotiator/dialects/visit.h"
 #include "negotiator/leasing/incidents/incident.h"
-#include "shared/base/memory.h"
 #include "shared/base/text.h"
 
 #include <string.h>
 
 enum { BODY_BYTES = 65536, CLOSE_BODY_BYTES = 4096 };
 
-/* One question on its way. */
-struct incident_visit {
-    struct errand errand; /* first */
-    struct incident_question *question;
-};
+DEFINE_VISIT(incident_question)
 
 /* --- the answers --- */
 
@@ -54,13 +48,8 @@ static json_t *shown_suspects(const struct incident_question *q)
     return json_pack("{s:O, s:O}", "suspects", q->answer, "next", q->more ? id : json_null());
 }
 
-static void print(struct http_request *request, struct errand *errand)
+static void print(struct http_request *request, const struct incident_question *q)
 {
-    const struct incident_question *q = ((struct incident_visit *)errand)->question;
-    if (q->refusal.kind != ERROR_NONE) {
-        waiting_refuse(request, &q->refusal);
-        return;
-    }
     switch (q->verb) {
     case INCIDENT_OPEN:
     case INCIDENT_FIND:
@@ -80,41 +69,16 @@ static void print(struct http_request *request, struct errand *errand)
     }
 }
 
-/* --- its way --- */
-
-static void free_visit(struct errand *errand)
-{
-    struct incident_visit *visit = (struct incident_visit *)errand;
-    incident_question_free(visit->question);
-    free(visit);
-}
-
-static void answered(void *cookie, struct incident_question *question)
-{
-    struct incident_visit *visit = cookie;
-    visit->question = question;
-    errand_return(&visit->errand);
-}
-
 /* `read` fills the question from the request. */
 static void ask(struct http_request *request, enum incident_verb verb,
                 bool (*read)(const struct http_request *request, struct incident_question *q, struct error *err))
 {
     struct error err = {0};
-    struct incident_visit *visit = memory_new(sizeof *visit);
-    errand_begin(&visit->errand, request);
-    visit->errand.print = print;
-    visit->errand.free = free_visit;
-    struct incident_question *q = visit->question = incident_question_new();
+    AUTO(incident_question) *q = incident_question_new();
     q->verb = verb;
-    q->answered = answered;
-    q->cookie = visit;
-    if (plane_caller(request, &q->caller, &err) && (read == NULL || read(request, q, &err))) {
-        leasing_incident(plane_of(request)->leasing, q);
-        return;
-    }
-    free_visit(&visit->errand);
-    if (verb == INCIDENT_OPEN || verb == INCIDENT_CLOSE)
+    if (plane_caller(request, &q->caller, &err) && (read == NULL || read(request, q, &err)))
+        leasing_incident(plane_of(request)->leasing, incident_question_visit(request, TAKE(q), print));
+    else if (verb == INCIDENT_OPEN || verb == INCIDENT_CLOSE)
         plane_refuse(request, &err);
     else
         http_reply_error(request, &err);

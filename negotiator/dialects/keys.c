@@ -1,14 +1,12 @@
 /* keys.c - the native dialect's API keys: make, list, look at, change, rotate, delete (protocol.md, 1). A key's text is
  * in the answer that makes it, and in no other. */
-#include "negotiator/dialects/errand.h"
 #include "negotiator/dialects/shown.h"
-#include "negotiator/dialects/waiting.h"
+#include "negotiator/dialects/visit.h"
 #include "negotiator/leasing/keys/keying.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { BODY_BYTES = 8192 };
@@ -51,10 +49,7 @@ static json_t *shown_key(const struct api_key *key)
 
 /* --- one question on its way through the rules --- */
 
-struct visit {
-    struct errand errand;
-    struct keying *keying; /* owned; the rules' until they answer */
-};
+DEFINE_VISIT(keying)
 
 static void print_list(struct http_request *request, const struct keying *k)
 {
@@ -75,12 +70,9 @@ static void print_one(struct http_request *request, const struct keying *k)
     http_reply_json(request, k->verb == KEYING_ADD ? 201 : 200, body);
 }
 
-static void print_visit(struct http_request *request, struct errand *errand)
+static void print(struct http_request *request, const struct keying *k)
 {
-    const struct keying *k = ((struct visit *)errand)->keying;
-    if (k->refusal.kind != ERROR_NONE)
-        waiting_refuse(request, &k->refusal);
-    else if (k->verb == KEYING_LIST)
+    if (k->verb == KEYING_LIST)
         print_list(request, k);
     else if (k->verb == KEYING_DELETE)
         http_reply_empty(request, 204);
@@ -88,42 +80,22 @@ static void print_visit(struct http_request *request, struct errand *errand)
         print_one(request, k);
 }
 
-static void free_visit(struct errand *errand)
+static struct keying *new_question(enum keying_verb verb)
 {
-    struct visit *visit = (struct visit *)errand;
-    keying_free(visit->keying);
-    free(visit);
+    struct keying *k = keying_new();
+    k->verb = verb;
+    return k;
 }
 
-static void answered(void *cookie, struct keying *keying)
+/* Takes the question; asks when `read`, else the request ends with err. */
+static void ask(struct http_request *request, struct keying *k, bool read, const struct error *err)
 {
-    struct visit *visit = cookie;
-    visit->keying = keying;
-    errand_return(&visit->errand);
-}
-
-static struct visit *new_visit(const struct http_request *request, enum keying_verb verb)
-{
-    struct visit *visit = memory_new(sizeof *visit);
-    errand_begin(&visit->errand, request);
-    visit->errand.print = print_visit;
-    visit->errand.free = free_visit;
-    visit->keying = keying_new();
-    visit->keying->verb = verb;
-    visit->keying->answered = answered;
-    visit->keying->cookie = visit;
-    return visit;
-}
-
-/* Takes the visit; asks when `read`, else the request ends with err. */
-static void ask(struct http_request *request, struct visit *visit, bool read, const struct error *err)
-{
-    bool changes = visit->keying->verb != KEYING_FIND && visit->keying->verb != KEYING_LIST;
+    bool changes = k->verb != KEYING_FIND && k->verb != KEYING_LIST;
     if (read) {
-        leasing_key(plane_of(request)->leasing, visit->keying);
+        leasing_key(plane_of(request)->leasing, keying_visit(request, k, print));
         return;
     }
-    free_visit(&visit->errand);
+    keying_free(k);
     if (changes)
         plane_refuse(request, err);
     else
@@ -260,9 +232,9 @@ static bool read_new(const struct http_request *request, struct keying *k, struc
 static void add(struct http_request *request)
 {
     struct error err = {0};
-    struct visit *visit = new_visit(request, KEYING_ADD);
-    bool read = read_new(request, visit->keying, &err);
-    ask(request, visit, read, &err);
+    struct keying *k = new_question(KEYING_ADD);
+    bool read = read_new(request, k, &err);
+    ask(request, k, read, &err);
 }
 
 static bool read_one(const struct http_request *request, struct keying *k, struct error *err)
@@ -276,20 +248,19 @@ static bool read_one(const struct http_request *request, struct keying *k, struc
 static void show(struct http_request *request)
 {
     struct error err = {0};
-    struct visit *visit = new_visit(request, KEYING_FIND);
-    bool read = read_one(request, visit->keying, &err);
-    ask(request, visit, read, &err);
+    struct keying *k = new_question(KEYING_FIND);
+    bool read = read_one(request, k, &err);
+    ask(request, k, read, &err);
 }
 
 static void change(struct http_request *request)
 {
     struct error err = {0};
-    struct visit *visit = new_visit(request, KEYING_CHANGE);
-    struct keying *k = visit->keying;
+    struct keying *k = new_question(KEYING_CHANGE);
     bool read = read_one(request, k, &err) && read_body(request, k, &err);
     if (read && k->given == 0)
         read = error_set(&err, ERROR_INVALID, "nothing to change: give role, actor, limits, note, expires_at or ttl");
-    ask(request, visit, read, &err);
+    ask(request, k, read, &err);
 }
 
 static bool read_grace(const struct http_request *request, struct keying *k, struct error *err)
@@ -309,17 +280,17 @@ static bool read_grace(const struct http_request *request, struct keying *k, str
 static void rotate(struct http_request *request)
 {
     struct error err = {0};
-    struct visit *visit = new_visit(request, KEYING_ROTATE);
-    bool read = read_one(request, visit->keying, &err) && read_grace(request, visit->keying, &err);
-    ask(request, visit, read, &err);
+    struct keying *k = new_question(KEYING_ROTATE);
+    bool read = read_one(request, k, &err) && read_grace(request, k, &err);
+    ask(request, k, read, &err);
 }
 
 static void drop(struct http_request *request)
 {
     struct error err = {0};
-    struct visit *visit = new_visit(request, KEYING_DELETE);
-    bool read = read_one(request, visit->keying, &err);
-    ask(request, visit, read, &err);
+    struct keying *k = new_question(KEYING_DELETE);
+    bool read = read_one(request, k, &err);
+    ask(request, k, read, &err);
 }
 
 static bool read_list(const struct http_request *request, struct keying *k, struct error *err)
@@ -339,9 +310,9 @@ static bool read_list(const struct http_request *request, struct keying *k, stru
 static void list(struct http_request *request)
 {
     struct error err = {0};
-    struct visit *visit = new_visit(request, KEYING_LIST);
-    bool read = read_list(request, visit->keying, &err);
-    ask(request, visit, read, &err);
+    struct keying *k = new_question(KEYING_LIST);
+    bool read = read_list(request, k, &err);
+    ask(request, k, read, &err);
 }
 
 struct plane_rows keys_rows(void)

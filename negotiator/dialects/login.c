@@ -1,47 +1,20 @@
 /* login.c - POST /auth/token: a login token for an API key (protocol.md, 1). */
-#include "negotiator/dialects/errand.h"
 #include "negotiator/dialects/shown.h"
-#include "negotiator/dialects/waiting.h"
+#include "negotiator/dialects/visit.h"
 #include "negotiator/leasing/keys/keying.h"
-#include "shared/base/memory.h"
 #include "shared/base/text.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { BODY_BYTES = 4096 };
 
-struct visit {
-    struct errand errand;
-    struct keying *keying; /* owned; the rules' until they answer */
-};
+DEFINE_VISIT(keying)
 
-static void print_visit(struct http_request *request, struct errand *errand)
+static void print(struct http_request *request, const struct keying *k)
 {
-    const struct keying *k = ((struct visit *)errand)->keying;
-    if (k->refusal.kind != ERROR_NONE) {
-        waiting_refuse(request, &k->refusal);
-        return;
-    }
     http_reply_header(request, "Cache-Control", "no-store");
     http_reply_header(request, "Referrer-Policy", "no-referrer");
     http_reply_json(request, 200,
                     json_pack("{s:s, s:s, s:o}", "token", k->text, "token_type", "Bearer", "expires_at",
                               shown_time(k->expires_at * 1000)));
-}
-
-static void free_visit(struct errand *errand)
-{
-    struct visit *visit = (struct visit *)errand;
-    keying_free(visit->keying);
-    free(visit);
-}
-
-static void answered(void *cookie, struct keying *keying)
-{
-    struct visit *visit = cookie;
-    visit->keying = keying;
-    errand_return(&visit->errand);
 }
 
 /* An API key, and no login token: that would be one without an end. */
@@ -78,17 +51,11 @@ static void login(struct http_request *request)
         http_reply_error(request, &err);
         return;
     }
-    struct visit *visit = memory_new(sizeof *visit);
-    errand_begin(&visit->errand, request);
-    visit->errand.print = print_visit;
-    visit->errand.free = free_visit;
-    struct keying *k = visit->keying = keying_new();
+    struct keying *k = keying_new();
     k->verb = KEYING_LOGIN;
     k->caller = caller;
     k->caller.principal = principal;
-    k->answered = answered;
-    k->cookie = visit;
-    leasing_key(plane_of(request)->leasing, k);
+    leasing_key(plane_of(request)->leasing, keying_visit(request, k, print));
 }
 
 struct plane_rows login_rows(void)

@@ -31,11 +31,11 @@ static const char *webhook_action(const struct http_request *request)
 {
     const char *method = http_request_method(request), *path = http_request_path(request);
     bool is_post = text_equal(method, "POST");
-    return text_equal(method, "DELETE")                       ? "webhook.delete"
-           : text_equal(method, "PATCH")                      ? "webhook.update"
-           : is_post && text_equal(path, "/webhooks")         ? "webhook.create"
+    return text_equal(method, "DELETE")                           ? "webhook.delete"
+           : text_equal(method, "PATCH")                          ? "webhook.update"
+           : is_post && text_equal(path, "/webhooks")             ? "webhook.create"
            : is_post && text_equal(strrchr(path, '/'), "/rotate") ? "webhook.rotate"
-                                                              : "read";
+                                                                  : "read";
 }
 
 static const char *action_of(const struct http_request *request)
@@ -175,6 +175,32 @@ bool plane_caller(const struct http_request *request, struct caller *caller, str
     return plane_holder(request, caller, err);
 }
 
+bool plane_thread(const struct http_request *request, char to[static CAPABILITY_THREAD_BYTES], struct error *err)
+{
+    const char *thread = http_request_parameter(request, "thread_id");
+    return (lease_is_thread_id(thread) && text_copy(to, CAPABILITY_THREAD_BYTES, thread)) ||
+           error_set(err, ERROR_INVALID, "a thread id is 1 to %d of A-Za-z0-9._:-, and not . or ..",
+                     CAPABILITY_THREAD_BYTES - 1);
+}
+
+bool plane_whose(const struct http_request *request, struct caller *caller, char whose[static PRINCIPAL_BYTES],
+                 struct error *err)
+{
+    const char *all = http_request_query(request, "all");
+    if (!plane_caller(request, caller, err))
+        return false;
+    bool is_admin = caller->principal.role == ROLE_ADMIN;
+    const char *named = caller->owner[0] ? caller->owner : caller->principal.name;
+    if (all && strcmp(all, "1") != 0)
+        return error_set(err, ERROR_INVALID, "all must be 1");
+    if (all && !is_admin)
+        return error_set(err, ERROR_FORBIDDEN, "all=1 needs role admin");
+    if (!is_admin && strcmp(named, caller->principal.name) != 0)
+        return error_set(err, ERROR_NOT_FOUND, "no such principal");
+    return text_copy(whose, PRINCIPAL_BYTES, all && caller->owner[0] == '\0' ? "" : named) ||
+           error_set(err, ERROR_INVALID, "principal is too long");
+}
+
 /* --- leasing's nodes are the fleet --- */
 
 static bool place(void *context, const struct placement *placement, char node[static SANDBOX_NODE_BYTES],
@@ -228,10 +254,10 @@ const struct http_route *plane_routes(size_t *count)
 {
     static struct http_route rows[ROUTES_MAX];
     const struct plane_rows dialects[] = {
-        threads_rows(), sandboxes_rows(),   changes_rows(), snapshots_rows(), volumes_rows(), node_rows(),
-        admin_rows(),   revocations_rows(), nodes_rows(),   audit_rows(),     execute_rows(), keys_rows(),
-        login_rows(),   share_rows(),       events_rows(),  incidents_rows(), policy_rows(),
-        metrics_rows(),   webhooks_rows(),
+        threads_rows(),   sandboxes_rows(), changes_rows(),     snapshots_rows(), volumes_rows(),
+        node_rows(),      admin_rows(),     revocations_rows(), nodes_rows(),     audit_rows(),
+        execute_rows(),   keys_rows(),      login_rows(),       share_rows(),     events_rows(),
+        incidents_rows(), policy_rows(),    metrics_rows(),     webhooks_rows(),
     };
     *count = 0;
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {

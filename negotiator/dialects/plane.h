@@ -28,11 +28,11 @@ struct plane {
     struct fleet *fleet;
     struct ledger *ledger;
     struct principal_table *principals;
-    struct events_hub *hub;            /* who is told that the audit chain grew */
-    struct courier *courier;           /* who sends events to webhooks */
-    struct identity *identity;         /* of outside issuers; NULL: there are none */
-    const char *preview_domain;        /* below which nodes serve previews; borrowed */
-    bool metrics_open;                 /* /metrics asks nobody who he is, also beyond this machine */
+    struct events_hub *hub;     /* who is told that the audit chain grew */
+    struct courier *courier;    /* who sends events to webhooks */
+    struct identity *identity;  /* of outside issuers; NULL: there are none */
+    const char *preview_domain; /* below which nodes serve previews; borrowed */
+    bool metrics_open;          /* /metrics asks nobody who he is, also beyond this machine */
     struct plane_counts counts;
     struct housekeeping *housekeeping; /* of the first loop; NULL elsewhere and before */
 };
@@ -70,6 +70,15 @@ bool plane_holder(const struct http_request *request, struct caller *caller, str
 
 /** Who asks, and with ?principal= on whose behalf. ERROR_INVALID. */
 bool plane_caller(const struct http_request *request, struct caller *caller, struct error *err) MUST_USE;
+
+/** The thread of the route. ERROR_INVALID. */
+bool plane_thread(const struct http_request *request, char to[static CAPABILITY_THREAD_BYTES],
+                  struct error *err) MUST_USE;
+
+/** Who asks, and whose things he means to see, with ?principal= and ?all=1: one's own; an admin's choice, ""
+ * everybody's. ERROR_INVALID, FORBIDDEN, NOT_FOUND. */
+bool plane_whose(const struct http_request *request, struct caller *caller, char whose[static PRINCIPAL_BYTES],
+                 struct error *err) MUST_USE;
 
 /** All routes of all dialects, one table. */
 const struct http_route *plane_routes(size_t *count) MUST_USE;

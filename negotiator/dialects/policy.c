@@ -1,21 +1,16 @@
 /* policy.c - the native dialect's policy: shown, set as a whole, explained. */
 #include "negotiator/leasing/policy/policy.h"
-#include "negotiator/dialects/errand.h"
 #include "negotiator/dialects/shown.h"
-#include "negotiator/dialects/waiting.h"
+#include "negotiator/dialects/visit.h"
 #include "negotiator/dialects/wish.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { WHY_BODY_BYTES = 65536, DOCUMENT_BODY_BYTES = 256 * 1024, VERSION_BYTES = 24 };
 
-struct inquiry {
-    struct errand errand;
-    struct policy_question *question; /* owned; the rules' until they answer */
-};
+DEFINE_VISIT(policy_question)
 
 /* --- the answers --- */
 
@@ -37,14 +32,9 @@ static json_t *shown_why(const struct policy_question *q)
     return json_pack("{s:b, s:O}", "allowed", allowed, "rules", q->findings);
 }
 
-static void print(struct http_request *request, struct errand *errand)
+static void print(struct http_request *request, const struct policy_question *q)
 {
-    const struct policy_question *q = ((struct inquiry *)errand)->question;
     char version[VERSION_BYTES];
-    if (q->refusal.kind != ERROR_NONE) {
-        waiting_refuse(request, &q->refusal);
-        return;
-    }
     if (q->verb == POLICY_WHY) {
         http_reply_json(request, 200, shown_why(q));
         return;
@@ -113,20 +103,6 @@ static bool read_why(const struct http_request *request, struct policy_question 
     return read;
 }
 
-static void free_inquiry(struct errand *errand)
-{
-    struct inquiry *inquiry = (struct inquiry *)errand;
-    policy_question_free(inquiry->question);
-    free(inquiry);
-}
-
-static void answered(void *cookie, struct policy_question *question)
-{
-    struct inquiry *inquiry = cookie;
-    inquiry->question = question;
-    errand_return(&inquiry->errand);
-}
-
 static bool read_nothing(const struct http_request *request UNUSED, struct policy_question *q UNUSED,
                          struct error *err UNUSED)
 {
@@ -137,18 +113,14 @@ static void ask(struct http_request *request, enum policy_verb verb,
                 bool (*read)(const struct http_request *request, struct policy_question *q, struct error *err))
 {
     struct error err = {0};
-    struct inquiry *inquiry = memory_new(sizeof *inquiry);
-    errand_begin(&inquiry->errand, request);
-    inquiry->errand.print = print;
-    inquiry->errand.free = free_inquiry;
-    struct policy_question *q = inquiry->question = policy_question_new();
+    AUTO(policy_question) *q = policy_question_new();
     q->verb = verb;
-    q->answered = answered;
-    q->cookie = inquiry;
-    if (plane_caller(request, &q->caller, &err) && read(request, q, &err) &&
-        leasing_ask_policy(plane_of(request)->leasing, q, &err))
-        return;
-    free_inquiry(&inquiry->errand);
+    if (plane_caller(request, &q->caller, &err) && read(request, q, &err)) {
+        struct policy_question *asked = policy_question_visit(request, TAKE(q), print);
+        if (leasing_ask_policy(plane_of(request)->leasing, asked, &err))
+            return; /* the rules have it */
+        policy_question_visit_cancel(asked);
+    }
     if (verb == POLICY_SET)
         plane_refuse(request, &err);
     else

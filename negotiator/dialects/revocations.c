@@ -43,20 +43,12 @@ static json_t *shown_revocation(const struct revocation *revocation)
 
 void revocations_print_one(struct http_request *request, const struct revoking *r)
 {
-    if (r->refusal.kind != ERROR_NONE) {
-        waiting_refuse(request, &r->refusal);
-        return;
-    }
     int status = r->verb == REVOKING_MAKE && !r->list->in_force ? 202 : 200;
     http_reply_json(request, status, json_pack("{s:o}", "revocation", shown_revocation(r->list)));
 }
 
 static void print_list(struct http_request *request, const struct revoking *r)
 {
-    if (r->refusal.kind != ERROR_NONE) {
-        waiting_refuse(request, &r->refusal);
-        return;
-    }
     json_t *list = json_array();
     for (size_t i = 0; i < r->count; i++)
         json_array_append_new(list, shown_revocation(&r->list[i]));

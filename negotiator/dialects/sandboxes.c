@@ -8,19 +8,11 @@
 
 static void print_sandbox(struct http_request *request, const struct question *q)
 {
-    if (q->refusal.kind != ERROR_NONE) {
-        waiting_refuse(request, &q->refusal);
-        return;
-    }
     http_reply_json(request, 200, shown_sandbox(&q->sandbox));
 }
 
 static void print_list(struct http_request *request, const struct question *q)
 {
-    if (q->refusal.kind != ERROR_NONE) {
-        waiting_refuse(request, &q->refusal);
-        return;
-    }
     json_t *list = json_array();
     for (size_t i = 0; i < q->count; i++)
         json_array_append_new(list, shown_sandbox(&q->list[i]));

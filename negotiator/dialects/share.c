@@ -6,20 +6,11 @@
 #include "negotiator/dialects/waiting.h"
 #include "negotiator/dialects/wish.h"
 #include "shared/base/clock.h"
-#include "shared/base/memory.h"
 #include "shared/base/text.h"
 
 #include <string.h>
 
 enum { BODY_BYTES = 16384 };
-
-static bool read_thread(const struct http_request *request, char to[static CAPABILITY_THREAD_BYTES], struct error *err)
-{
-    const char *thread = http_request_parameter(request, "thread_id");
-    return (lease_is_thread_id(thread) && text_copy(to, CAPABILITY_THREAD_BYTES, thread)) ||
-           error_set(err, ERROR_INVALID, "a thread id is 1 to %d of A-Za-z0-9._:-, and not . or ..",
-                     CAPABILITY_THREAD_BYTES - 1);
-}
 
 /* --- sharing --- */
 
@@ -60,7 +51,7 @@ static bool read_wish(struct negotiation *n, json_t *body, struct error *err)
 
 static bool read_share(const struct http_request *request, struct negotiation *n, struct error *err)
 {
-    if (!read_thread(request, n->thread_id, err) || !plane_caller(request, &n->caller, err))
+    if (!plane_thread(request, n->thread_id, err) || !plane_caller(request, &n->caller, err))
         return false;
     json_t *body = http_request_json(request, err);
     if (body == NULL)
@@ -72,19 +63,7 @@ static bool read_share(const struct http_request *request, struct negotiation *n
 
 static void share(struct http_request *request)
 {
-    struct error err = {0};
-    AUTO(negotiation) *n = negotiation_new();
-    if (!read_share(request, n, &err)) {
-        plane_refuse(request, &err);
-        return;
-    }
-    struct waiting *waiting = waiting_start(request, n, granted_print);
-    if (leasing_share(plane_of(request)->leasing, n, &err)) {
-        n = NULL; /* the rules have it */
-        return;
-    }
-    waiting_cancel(waiting);
-    plane_refuse(request, &err);
+    granted_ask(request, read_share, leasing_share);
 }
 
 /* --- looking --- */
@@ -100,10 +79,6 @@ static json_t *shown_share(const struct share *share)
 
 static void print_shares(struct http_request *request, const struct question *q)
 {
-    if (q->refusal.kind != ERROR_NONE) {
-        waiting_refuse(request, &q->refusal);
-        return;
-    }
     json_t *list = json_array();
     for (size_t i = 0; i < q->share_count; i++)
         json_array_append_new(list, shown_share(&q->shares[i]));
@@ -115,7 +90,7 @@ static void list_shares(struct http_request *request)
     struct error err = {0};
     AUTO(question) *q = question_new();
     q->verb = QUESTION_SHARES;
-    if (read_thread(request, q->thread_id, &err) && plane_caller(request, &q->caller, &err))
+    if (plane_thread(request, q->thread_id, &err) && plane_caller(request, &q->caller, &err))
         waiting_ask(request, TAKE(q), print_shares);
     else
         http_reply_error(request, &err);
@@ -130,7 +105,7 @@ static void end_share(struct http_request *request)
     const char *id = http_request_parameter(request, "share_id");
     r->verb = REVOKING_MAKE;
     r->kind = MARK_FAMILY;
-    bool read = read_thread(request, r->share_thread, &err) && plane_caller(request, &r->caller, &err) &&
+    bool read = plane_thread(request, r->share_thread, &err) && plane_caller(request, &r->caller, &err) &&
                 ((random_is_id(id, "tok") && text_copy(r->value, sizeof r->value, id)) ||
                  error_set(&err, ERROR_NOT_FOUND, "no such share; an id looks like tok_ and 20 of a-z0-9")) &&
                 text_copy(r->reason, sizeof r->reason, "the share was ended");

@@ -1,13 +1,11 @@
 /* snapshots.c - the native dialect's snapshots: take one, list, look at one, delete one; and what there is to begin
  * with: templates (protocol.md, 2). */
-#include "negotiator/dialects/errand.h"
 #include "negotiator/dialects/shown.h"
-#include "negotiator/dialects/waiting.h"
+#include "negotiator/dialects/visit.h"
 #include "negotiator/leasing/keeping/keeping.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { TAKE_BODY_BYTES = 4096 };
@@ -29,10 +27,7 @@ static json_t *shown_snapshot(const struct snapshot *snapshot)
 
 /* --- one question on its way through the rules, and a node --- */
 
-struct visit {
-    struct errand errand;
-    struct keeping *keeping; /* owned; the rules' until they answer */
-};
+DEFINE_VISIT(keeping)
 
 static void print_list(struct http_request *request, const struct keeping *k)
 {
@@ -50,12 +45,9 @@ static void print_taken(struct http_request *request, const struct keeping *k)
                               (json_int_t)k->running, "included", 0));
 }
 
-static void print_visit(struct http_request *request, struct errand *errand)
+static void print(struct http_request *request, const struct keeping *k)
 {
-    const struct keeping *k = ((struct visit *)errand)->keeping;
-    if (k->refusal.kind != ERROR_NONE)
-        waiting_refuse(request, &k->refusal);
-    else if (k->verb == KEEPING_LIST)
+    if (k->verb == KEEPING_LIST)
         print_list(request, k);
     else if (k->verb == KEEPING_TAKE)
         print_taken(request, k);
@@ -65,42 +57,22 @@ static void print_visit(struct http_request *request, struct errand *errand)
         http_reply_json(request, 200, json_pack("{s:o}", "snapshot", shown_snapshot(&k->snapshot)));
 }
 
-static void free_visit(struct errand *errand)
+static struct keeping *new_question(enum keeping_verb verb)
 {
-    struct visit *visit = (struct visit *)errand;
-    keeping_free(visit->keeping);
-    free(visit);
+    struct keeping *k = keeping_new();
+    k->verb = verb;
+    return k;
 }
 
-static void answered(void *cookie, struct keeping *keeping)
+/* Takes the question; asks when `read`, else the request ends with err. */
+static void ask(struct http_request *request, struct keeping *k, bool read, const struct error *err)
 {
-    struct visit *visit = cookie;
-    visit->keeping = keeping;
-    errand_return(&visit->errand);
-}
-
-static struct visit *new_visit(const struct http_request *request, enum keeping_verb verb)
-{
-    struct visit *visit = memory_new(sizeof *visit);
-    errand_begin(&visit->errand, request);
-    visit->errand.print = print_visit;
-    visit->errand.free = free_visit;
-    visit->keeping = keeping_new();
-    visit->keeping->verb = verb;
-    visit->keeping->answered = answered;
-    visit->keeping->cookie = visit;
-    return visit;
-}
-
-/* Takes the visit; asks when `read`, else the request ends with err. */
-static void ask(struct http_request *request, struct visit *visit, bool read, const struct error *err)
-{
-    bool changes = visit->keeping->verb == KEEPING_TAKE || visit->keeping->verb == KEEPING_DROP;
+    bool changes = k->verb == KEEPING_TAKE || k->verb == KEEPING_DROP;
     if (read) {
-        leasing_keep(plane_of(request)->leasing, visit->keeping);
+        leasing_keep(plane_of(request)->leasing, keeping_visit(request, k, print));
         return;
     }
-    free_visit(&visit->errand);
+    keeping_free(k);
     if (err->kind == ERROR_UNAUTHENTICATED)
         leasing_stranger(plane_of(request)->leasing, http_request_remote(request));
     if (changes)
@@ -158,9 +130,9 @@ static bool read_take(const struct http_request *request, struct keeping *k, str
 static void take(struct http_request *request)
 {
     struct error err = {0};
-    struct visit *visit = new_visit(request, KEEPING_TAKE);
-    bool read = read_take(request, visit->keeping, &err);
-    ask(request, visit, read, &err);
+    struct keeping *k = new_question(KEEPING_TAKE);
+    bool read = read_take(request, k, &err);
+    ask(request, k, read, &err);
 }
 
 /* --- the others --- */
@@ -176,17 +148,17 @@ static bool read_one(const struct http_request *request, struct keeping *k, stru
 static void show(struct http_request *request)
 {
     struct error err = {0};
-    struct visit *visit = new_visit(request, KEEPING_FIND);
-    bool read = read_one(request, visit->keeping, &err);
-    ask(request, visit, read, &err);
+    struct keeping *k = new_question(KEEPING_FIND);
+    bool read = read_one(request, k, &err);
+    ask(request, k, read, &err);
 }
 
 static void drop(struct http_request *request)
 {
     struct error err = {0};
-    struct visit *visit = new_visit(request, KEEPING_DROP);
-    bool read = read_one(request, visit->keeping, &err);
-    ask(request, visit, read, &err);
+    struct keeping *k = new_question(KEEPING_DROP);
+    bool read = read_one(request, k, &err);
+    ask(request, k, read, &err);
 }
 
 static bool read_list(const struct http_request *request, struct keeping *k, struct error *err)
@@ -209,9 +181,9 @@ static bool read_list(const struct http_request *request, struct keeping *k, str
 static void list(struct http_request *request)
 {
     struct error err = {0};
-    struct visit *visit = new_visit(request, KEEPING_LIST);
-    bool read = read_list(request, visit->keeping, &err);
-    ask(request, visit, read, &err);
+    struct keeping *k = new_question(KEEPING_LIST);
+    bool read = read_list(request, k, &err);
+    ask(request, k, read, &err);
 }
 
 /* --- templates --- */
@@ -236,7 +208,8 @@ static void list_templates(struct http_request *request)
             continue;
         int64_t created = json_integer_value(json_object_get(each, "created_at"));
         json_object_set_new(each, "created_at", created > 0 ? shown_time(created) : json_null());
-        json_object_set_new(each, "allowed", json_boolean(leasing_allows_template(plane->leasing, role, caller.principal.name, name)));
+        json_object_set_new(each, "allowed",
+                            json_boolean(leasing_allows_template(plane->leasing, role, caller.principal.name, name)));
         json_array_append(shown, each);
     }
     json_decref(all);

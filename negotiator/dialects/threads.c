@@ -44,17 +44,9 @@ static bool read_once(const struct http_request *request, struct negotiation *n,
     return true;
 }
 
-static bool read_thread(const struct http_request *request, char to[static CAPABILITY_THREAD_BYTES], struct error *err)
-{
-    const char *thread = http_request_parameter(request, "thread_id");
-    return (lease_is_thread_id(thread) && text_copy(to, CAPABILITY_THREAD_BYTES, thread)) ||
-           error_set(err, ERROR_INVALID, "a thread id is 1 to %d of A-Za-z0-9._:-, and not . or ..",
-                     CAPABILITY_THREAD_BYTES - 1);
-}
-
 static bool read_negotiation(const struct http_request *request, struct negotiation *n, struct error *err)
 {
-    if (!read_thread(request, n->thread_id, err) || !plane_caller(request, &n->caller, err) ||
+    if (!plane_thread(request, n->thread_id, err) || !plane_caller(request, &n->caller, err) ||
         !read_once(request, n, err))
         return false;
     json_t *body = http_request_json(request, err);
@@ -67,19 +59,7 @@ static bool read_negotiation(const struct http_request *request, struct negotiat
 
 static void negotiate(struct http_request *request)
 {
-    struct error err = {0};
-    AUTO(negotiation) *n = negotiation_new();
-    if (!read_negotiation(request, n, &err)) {
-        plane_refuse(request, &err);
-        return;
-    }
-    struct waiting *waiting = waiting_start(request, n, granted_print);
-    if (leasing_negotiate(plane_of(request)->leasing, n, &err)) {
-        n = NULL; /* the rules have it */
-        return;
-    }
-    waiting_cancel(waiting);
-    plane_refuse(request, &err);
+    granted_ask(request, read_negotiation, leasing_negotiate);
 }
 
 /* --- refresh --- */
@@ -103,7 +83,7 @@ static bool read_wish(struct negotiation *n, json_t *body, struct error *err)
 
 static bool read_refresh(const struct http_request *request, struct negotiation *n, struct error *err)
 {
-    if (!read_thread(request, n->thread_id, err) || !plane_caller(request, &n->caller, err))
+    if (!plane_thread(request, n->thread_id, err) || !plane_caller(request, &n->caller, err))
         return false;
     if (n->caller.owner[0]) /* nobody refreshes for others, whoever they are */
         return error_set(err, ERROR_NOT_FOUND, "thread %s has no sandbox", n->thread_id);
@@ -117,29 +97,13 @@ static bool read_refresh(const struct http_request *request, struct negotiation 
 
 static void refresh(struct http_request *request)
 {
-    struct error err = {0};
-    AUTO(negotiation) *n = negotiation_new();
-    if (!read_refresh(request, n, &err)) {
-        plane_refuse(request, &err);
-        return;
-    }
-    struct waiting *waiting = waiting_start(request, n, granted_print);
-    if (leasing_refresh(plane_of(request)->leasing, n, &err)) {
-        n = NULL; /* the rules have it */
-        return;
-    }
-    waiting_cancel(waiting);
-    plane_refuse(request, &err);
+    granted_ask(request, read_refresh, leasing_refresh);
 }
 
 /* --- the others --- */
 
 static void print_thread(struct http_request *request, const struct question *q)
 {
-    if (q->refusal.kind != ERROR_NONE) {
-        waiting_refuse(request, &q->refusal);
-        return;
-    }
     http_reply_json(request, 200,
                     json_pack("{s:o, s:o}", "sandbox", shown_sandbox(&q->sandbox), "lease", shown_lease(&q->lease)));
 }
@@ -150,7 +114,7 @@ static void ask(struct http_request *request, enum question_verb verb,
     struct error err = {0};
     AUTO(question) *q = question_new();
     q->verb = verb;
-    if (read_thread(request, q->thread_id, &err) && plane_caller(request, &q->caller, &err))
+    if (plane_thread(request, q->thread_id, &err) && plane_caller(request, &q->caller, &err))
         waiting_ask(request, TAKE(q), print);
     else if (verb == QUESTION_RELEASE)
         plane_refuse(request, &err);
@@ -174,7 +138,7 @@ static bool read_signer(const struct http_request *request, struct question *q, 
 
 static bool read_sign(const struct http_request *request, struct question *q, struct error *err)
 {
-    if (!read_thread(request, q->thread_id, err) || !read_signer(request, q, err))
+    if (!plane_thread(request, q->thread_id, err) || !read_signer(request, q, err))
         return false;
     json_t *body = http_request_json(request, err);
     bool is_empty = body && json_object_size(body) == 0;

@@ -1,19 +1,12 @@
 /* volumes.c - the native dialect's named volumes: which there are, and that one goes (protocol.md, 2). */
 #include "negotiator/leasing/keeping/volumes.h"
-#include "negotiator/dialects/errand.h"
 #include "negotiator/dialects/shown.h"
-#include "negotiator/dialects/waiting.h"
-#include "shared/base/memory.h"
+#include "negotiator/dialects/visit.h"
 #include "shared/base/text.h"
-
-#include <stdlib.h>
 
 static const json_int_t MIB = 1024 * 1024;
 
-struct inquiry {
-    struct errand errand;
-    struct volumes_question *question; /* owned; the rules' until they answer */
-};
+DEFINE_VISIT(volumes_question)
 
 static json_t *shown_volume(const struct volume *volume)
 {
@@ -24,13 +17,8 @@ static json_t *shown_volume(const struct volume *volume)
     return json;
 }
 
-static void print(struct http_request *request, struct errand *errand)
+static void print(struct http_request *request, const struct volumes_question *q)
 {
-    const struct volumes_question *q = ((struct inquiry *)errand)->question;
-    if (q->refusal.kind != ERROR_NONE) {
-        waiting_refuse(request, &q->refusal);
-        return;
-    }
     if (q->verb == VOLUMES_DROP) {
         http_reply_empty(request, 204);
         return;
@@ -39,20 +27,6 @@ static void print(struct http_request *request, struct errand *errand)
     for (size_t i = 0; i < q->count; i++)
         json_array_append_new(list, shown_volume(&q->list[i]));
     http_reply_json(request, 200, json_pack("{s:o}", "volumes", list));
-}
-
-static void free_inquiry(struct errand *errand)
-{
-    struct inquiry *inquiry = (struct inquiry *)errand;
-    volumes_question_free(inquiry->question);
-    free(inquiry);
-}
-
-static void answered(void *cookie, struct volumes_question *question)
-{
-    struct inquiry *inquiry = cookie;
-    inquiry->question = question;
-    errand_return(&inquiry->errand);
 }
 
 static bool read_name(struct volumes_question *q, const char *name, struct error *err)
@@ -64,21 +38,12 @@ static bool read_name(struct volumes_question *q, const char *name, struct error
 static void ask(struct http_request *request, enum volumes_verb verb)
 {
     struct error err = {0};
-    struct inquiry *inquiry = memory_new(sizeof *inquiry);
-    errand_begin(&inquiry->errand, request);
-    inquiry->errand.print = print;
-    inquiry->errand.free = free_inquiry;
-    struct volumes_question *q = inquiry->question = volumes_question_new();
+    AUTO(volumes_question) *q = volumes_question_new();
     q->verb = verb;
-    q->answered = answered;
-    q->cookie = inquiry;
     if (plane_caller(request, &q->caller, &err) &&
-        (verb == VOLUMES_LIST || read_name(q, http_request_parameter(request, "volume"), &err))) {
-        leasing_ask_volumes(plane_of(request)->leasing, q);
-        return;
-    }
-    free_inquiry(&inquiry->errand);
-    if (verb == VOLUMES_DROP)
+        (verb == VOLUMES_LIST || read_name(q, http_request_parameter(request, "volume"), &err)))
+        leasing_ask_volumes(plane_of(request)->leasing, volumes_question_visit(request, TAKE(q), print));
+    else if (verb == VOLUMES_DROP)
         plane_refuse(request, &err);
     else
         http_reply_error(request, &err);

@@ -1,5 +1,6 @@
 #include "negotiator/dialects/waiting.h"
 
+#include "negotiator/dialects/visit.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -15,13 +16,8 @@ struct waiting {
     atomic_bool abandoned; /* its client left, or was told to come back; set on the loop */
     struct loop_timer *timer;
     uint64_t wait_ns;
-    void (*print_grant)(struct http_request *request, const struct negotiation *n);
-    void (*print_answer)(struct http_request *request, const struct question *q);
-    void (*print_revoked)(struct http_request *request, const struct revoking *r);
-    /* The answer, set on the ledger thread before it is posted. */
-    struct negotiation *negotiation;
-    struct question *question;
-    struct revoking *revoking;
+    void (*print)(struct http_request *request, const struct negotiation *n);
+    struct negotiation *negotiation; /* the answer, set on the ledger thread before it is posted */
 };
 
 void waiting_retry_after(struct http_request *request, unsigned seconds)
@@ -38,28 +34,15 @@ void waiting_refuse(struct http_request *request, const struct error *err)
     http_reply_error(request, err);
 }
 
-void waiting_print_done(struct http_request *request, const struct question *q)
+void waiting_print_done(struct http_request *request, const struct question *q UNUSED)
 {
-    if (q->refusal.kind != ERROR_NONE)
-        waiting_refuse(request, &q->refusal);
-    else
-        http_reply_empty(request, 204);
-}
-
-static struct waiting *new_waiting(struct http_request *request)
-{
-    struct waiting *waiting = memory_new(sizeof *waiting);
-    waiting->loop = http_request_loop(request);
-    waiting->request = http_request_number(request);
-    return waiting;
+    http_reply_empty(request, 204);
 }
 
 static void free_waiting(struct waiting *waiting)
 {
     loop_timer_cancel(waiting->timer);
     negotiation_free(waiting->negotiation);
-    question_free(waiting->question);
-    revoking_free(waiting->revoking);
     free(waiting);
 }
 
@@ -95,14 +78,8 @@ static void deliver(void *cookie)
 {
     struct waiting *waiting = cookie;
     struct http_request *request = http_request_find(waiting->loop, waiting->request);
-    if (request && !atomic_exchange(&waiting->abandoned, true)) {
-        if (waiting->negotiation)
-            waiting->print_grant(request, waiting->negotiation);
-        else if (waiting->revoking)
-            waiting->print_revoked(request, waiting->revoking);
-        else
-            waiting->print_answer(request, waiting->question);
-    }
+    if (request && !atomic_exchange(&waiting->abandoned, true))
+        waiting->print(request, waiting->negotiation);
     free_waiting(waiting);
 }
 
@@ -127,28 +104,16 @@ static void granted(void *cookie, struct negotiation *negotiation)
     loop_post(waiting->loop, deliver, waiting);
 }
 
-static void answered(void *cookie, struct question *question)
-{
-    struct waiting *waiting = cookie;
-    waiting->question = question;
-    loop_post(waiting->loop, deliver, waiting);
-}
-
-static void revoked(void *cookie, struct revoking *revoking)
-{
-    struct waiting *waiting = cookie;
-    waiting->revoking = revoking;
-    loop_post(waiting->loop, deliver, waiting);
-}
-
 /* --- from a handler --- */
 
 struct waiting *waiting_start(struct http_request *request, struct negotiation *negotiation,
                               void (*print)(struct http_request *request, const struct negotiation *n))
 {
-    struct waiting *waiting = new_waiting(request);
+    struct waiting *waiting = memory_new(sizeof *waiting);
+    waiting->loop = http_request_loop(request);
+    waiting->request = http_request_number(request);
     waiting->wait_ns = (uint64_t)wanted_wait_s(&negotiation->wanted) * SECOND_NS;
-    waiting->print_grant = print;
+    waiting->print = print;
     negotiation->starting = starting;
     negotiation->is_abandoned = is_abandoned;
     negotiation->answered = granted;
@@ -165,24 +130,19 @@ void waiting_cancel(struct waiting *waiting)
     free_waiting(waiting);
 }
 
+/* --- what waits for nothing but its turn --- */
+
+DEFINE_VISIT(question)
+DEFINE_VISIT(revoking)
+
 void waiting_ask(struct http_request *request, struct question *question,
                  void (*print)(struct http_request *request, const struct question *q))
 {
-    struct waiting *waiting = new_waiting(request);
-    waiting->print_answer = print;
-    question->answered = answered;
-    question->cookie = waiting;
-    http_request_when_gone(request, client_gone, waiting);
-    leasing_ask(plane_of(request)->leasing, question);
+    leasing_ask(plane_of(request)->leasing, question_visit(request, question, print));
 }
 
 void waiting_revoke(struct http_request *request, struct revoking *revoking,
                     void (*print)(struct http_request *request, const struct revoking *r))
 {
-    struct waiting *waiting = new_waiting(request);
-    waiting->print_revoked = print;
-    revoking->answered = revoked;
-    revoking->cookie = waiting;
-    http_request_when_gone(request, client_gone, waiting);
-    leasing_revoke(plane_of(request)->leasing, revoking);
+    leasing_revoke(plane_of(request)->leasing, revoking_visit(request, revoking, print));
 }

@@ -22,8 +22,7 @@ static bool read_object(struct wanted *wanted, json_t *object, const struct fiel
 {
     const char *key;
     json_t *value;
-    json_object_foreach(object, key, value)
-    {
+    json_object_foreach (object, key, value) {
         size_t i = 0;
         while (i < count && strcmp(fields[i].name, key) != 0)
             i++;
@@ -96,8 +95,7 @@ static bool read_scopes(struct wanted *wanted, const char *name, json_t *value, 
     json_t *each;
     if (!json_is_array(value) || json_array_size(value) > SCOPE_ATOMS_MAX)
         return wrong(name, MUST, err);
-    json_array_foreach(value, i, each)
-    {
+    json_array_foreach (value, i, each) {
         const char *atom = json_string_value(each);
         if (atom == NULL || atom[0] == '\0' || json_string_length(each) >= SCOPE_ATOM_BYTES || strpbrk(atom, " \t\r\n"))
             return wrong(name, MUST, err);
@@ -184,8 +182,8 @@ static bool read_output(struct wanted *wanted, const char *name, json_t *value, 
 static bool read_resources(struct wanted *wanted, const char *name, json_t *value, struct error *err)
 {
     static const struct field FIELDS[] = {
-        {"cpu", read_cpu},   {"memory_mb", read_memory},       {"disk_mb", read_disk},
-        {"pids", read_pids}, {"open_files", read_open_files}, {"processes", read_processes},
+        {"cpu", read_cpu},         {"memory_mb", read_memory},      {"disk_mb", read_disk},
+        {"pids", read_pids},       {"open_files", read_open_files}, {"processes", read_processes},
         {"output_mb", read_output}};
     if (!json_is_object(value))
         return wrong(name, "an object of cpu, memory_mb, disk_mb, pids, open_files, processes and output_mb", err);
@@ -311,9 +309,11 @@ static bool read_copy(struct wanted *wanted, const json_t *body, const struct fi
 
 bool wish_read_change(struct wanted *wanted, const json_t *body, struct error *err)
 {
-    static const struct field FIELDS[] = {
-        {"resources", read_resources}, {"network", read_network}, {"on_idle", read_on_idle}, {"metadata", read_metadata},
-        {"name", read_name}};
+    static const struct field FIELDS[] = {{"resources", read_resources},
+                                          {"network", read_network},
+                                          {"on_idle", read_on_idle},
+                                          {"metadata", read_metadata},
+                                          {"name", read_name}};
     return read_copy(wanted, body, FIELDS, sizeof FIELDS / sizeof *FIELDS, err);
 }
 
