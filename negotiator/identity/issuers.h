@@ -32,6 +32,7 @@ struct issuers {
 
 /** Reads them. ERROR_INVALID names the place and what is allowed there, or the file that cannot be read. */
 bool issuers_load(struct issuers *issuers, const char *file, struct error *err) MUST_USE;
+/** Frees what it owns, leaves it empty. */
 void issuers_done(struct issuers *issuers);
 #define AUTO_ISSUERS __attribute__((cleanup(issuers_done))) struct issuers
 

@@ -32,6 +32,8 @@ struct recall *recall_new(void)
 
 void recall_free(struct recall *recall)
 {
+    if (recall == NULL)
+        return;
     pthread_mutex_destroy(&recall->mutex);
     free(recall);
 }

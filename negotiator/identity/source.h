@@ -25,4 +25,5 @@ bool source_want(struct source *source, bool always) MUST_USE;
 
 /** The keys there are, NULL: none yet. Held until given back, soon: who brings newer ones waits for that. */
 const struct jwks *source_hold(struct source *source) MUST_USE;
+/** After each source_hold, also one that gave NULL. */
 void source_give_back(struct source *source);

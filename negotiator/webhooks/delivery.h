@@ -10,6 +10,8 @@
 #define DELIVERY_TOTAL_MS   15000
 #define DELIVERY_REPLY_MAX  65536 /* bytes of an answer that are read; its status alone counts */
 
+#define DELIVERY_SIGNATURE_BYTES 48 /* "v1,", 44 characters, a NUL */
+
 struct delivery {
     CURL *curl; /* NULL: none is under way */
     struct curl_slist *headers;
@@ -20,8 +22,7 @@ struct delivery {
     int64_t at_ms, began_ns; /* wall clock; CLOCK_MONOTONIC */
 };
 
-/** "v1,<base64 of HMAC-SHA256>" over "<id>.<timestamp>.<body>"; 48 characters and a NUL. */
-#define DELIVERY_SIGNATURE_BYTES 48
+/** "v1,<base64 of HMAC-SHA256>" over "<id>.<timestamp>.<body>". */
 void delivery_sign(const struct key *key, const char *id, int64_t timestamp, const char *body,
                    char to[static DELIVERY_SIGNATURE_BYTES]);
 

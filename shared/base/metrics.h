@@ -18,6 +18,7 @@
 struct metrics_counter {
     _Atomic uint64_t count;
 };
+/** Any thread, as the next. */
 void metrics_add(struct metrics_counter *counter, uint64_t more);
 uint64_t metrics_count(const struct metrics_counter *counter) MUST_USE;
 

@@ -18,6 +18,7 @@ struct notify {
 /** Opens the socket, while that can still be reached, and takes NOTIFY_SOCKET and WATCHDOG_* out of the environment: our
  *  children are not the service. ERROR_INVALID for an address that is none, ERROR_INTERNAL when it cannot be reached. */
 bool notify_open(struct notify *notify, struct error *err) MUST_USE;
+/** NOTIFY_NONE is allowed, and what it leaves. */
 void notify_close(struct notify *notify);
 
 /** Serves. */

@@ -39,6 +39,7 @@ struct cidrs *cidrs_parse(const char *text, struct error *err) MUST_USE;
 /** NULL is allowed. */
 void cidrs_free(struct cidrs *networks);
 DEFINE_AUTO(cidrs)
+/** Whether one of them has it. NULL: none does. */
 bool cidrs_hold(const struct cidrs *networks, const struct address *address) MUST_USE;
 
 /** Whom the request is from: the right-most hop of X-Forwarded-For that is not of `trusted`, as each proxy adds to its

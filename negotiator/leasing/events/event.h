@@ -50,6 +50,7 @@ struct event_reading {
     struct audit_search search;
     struct audit_filter wanted;
 };
+/** Frees what it owns. */
 void event_reading_done(struct event_reading *reading);
 
 /** One bounded step: looks at up to AUDIT_STEP records more. reading->done: at the head, EVENT_READ_MAX were found, or

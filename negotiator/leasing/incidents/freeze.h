@@ -11,6 +11,7 @@
 #define FREEZE_EVERYBODY "everybody!"
 
 struct freeze;
+/** Nothing is frozen; the caller owns it. */
 struct freeze *freeze_new(void);
 /** NULL is allowed. */
 void freeze_free(struct freeze *freeze);

@@ -4,7 +4,7 @@
  *    incident/<id>               {"id", "state", "step", "reason", "freeze", "frozen", "revoke", "pause", "selectors",
  *                                "suspects", "opened_at", "opened_by", ...}; 90 days longer than it is open
  *    suspect/<id>/<sandbox id>   {"sandbox", "leases", "why", "pause", "resume"?}: a sandbox that it is about, as it
- * was before anything was revoked; goes with its incident
+ *                                was before anything was revoked; goes with its incident
  *
  *  What it does goes in steps, each durable (`gather`, `revoke`, `pause`, `done`; then `resume`, `closed`): a start
  * after a kill goes on where it stopped. To revoke or to pause something once more does no harm. */
@@ -65,6 +65,7 @@ struct incident_question {
     json_t *frozen;                /* owned: for freeze_take; NULL it is as it was */
 };
 
+/** An empty question. */
 struct incident_question *incident_question_new(void);
 /** With all it owns; NULL is allowed. */
 void incident_question_free(struct incident_question *question);

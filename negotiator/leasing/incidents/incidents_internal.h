@@ -30,6 +30,7 @@ json_t *incident_all(struct work *work) MUST_USE;
 /** A suspect's row; *revision 0 and NULL: there is none. False: the store failed. */
 bool incident_get_suspect(struct work *work, const char *id, const char *sandbox_id, json_t **row,
                           uint64_t *revision) MUST_USE;
+/** Adds it to the change. */
 void incident_put_suspect(struct work *work, const char *id, const char *sandbox_id, const json_t *row);
 /** Up to `limit` suspects behind `after` ("" the first), an array; NULL with err. *more: there are others. */
 json_t *incident_suspects(struct work *work, const char *id, const char *after, size_t limit, bool *more) MUST_USE;
@@ -40,6 +41,7 @@ bool incident_audit(struct work *work, const struct caller *caller, const char *
 const char *incident_kind_name(enum mark_kind kind) MUST_USE;
 /** A member that is a text; "" when it is not. */
 const char *incident_text(const json_t *row, const char *name) MUST_USE;
+/** Whether that member is this text. */
 bool incident_is(const json_t *row, const char *name, const char *value) MUST_USE;
 
 /* --- opening.c, closing.c --- */

@@ -59,6 +59,7 @@ struct keying {
     struct mark mark; /* DELETE: of its principal, when the key has too many families; number 0 none */
 };
 
+/** An empty question. */
 struct keying *keying_new(void);
 /** With all it owns; wipes the text. NULL is allowed. */
 void keying_free(struct keying *keying);
