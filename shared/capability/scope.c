@@ -280,7 +280,10 @@ void scope_meet(struct scope_set *to, const struct scope_set *a, const struct sc
 {
     struct scope_set met = {.count = 0}; /* apart: `to` may be one of the two */
     for (size_t i = 0; i < a->count; i++) {
-        for (size_t j = 0; j < b->count && met.count < SCOPE_ATOMS_MAX; j++) {
+        bool is_covered = covers_atom(b, &a->atoms[i]);
+        if (is_covered && met.count < SCOPE_ATOMS_MAX)
+            met.atoms[met.count++] = a->atoms[i];
+        for (size_t j = 0; !is_covered && j < b->count && met.count < SCOPE_ATOMS_MAX; j++) {
             struct scope_atom both;
             if (meet_atoms(&both, &a->atoms[i], &b->atoms[j]) && !covers_atom(&met, &both))
                 met.atoms[met.count++] = both;

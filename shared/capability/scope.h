@@ -54,8 +54,8 @@ bool scope_atom_covers(const struct scope_atom *a, const struct scope_atom *b) M
 /** Whether every atom of `inner` is covered by one atom of `outer`. */
 bool scope_set_covers(const struct scope_set *outer, const struct scope_set *inner) MUST_USE;
 
-/** What both sets allow, in the order of `a`: of fs:rw and fs:ro@/dir the latter. Beyond SCOPE_ATOMS_MAX atoms the rest
- *  is left out. */
+/** What both sets allow, in the order of `a`: of fs:rw and fs:ro@/dir the latter. What `b` covers stays as `a` says it,
+ *  also where another atom implies it. Beyond SCOPE_ATOMS_MAX atoms the rest is left out. */
 void scope_meet(struct scope_set *to, const struct scope_set *a, const struct scope_set *b);
 
 /** The atoms of `asked` that `allowed` covers. */

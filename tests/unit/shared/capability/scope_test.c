@@ -238,6 +238,7 @@ static void test_meet(void)
                                           {"fs:rw@/a", "fs:ro", "fs:ro@/a"},
                                           {"fs:rw@/a port", "fs:rw@/a/b port@80", "fs:rw@/a/b port@80"},
                                           {"fs:rw@/a", "fs:rw@/b port", ""},
+                                          {"process code", "fs:ro process", "process code"},
                                           {"fs:ro fs:rw@/a", "fs:rw", "fs:ro fs:rw@/a"},
                                           {"snapshot", "fs:rw shell process port", ""}};
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
