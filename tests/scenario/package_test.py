@@ -2,12 +2,13 @@
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 import time
 import unittest
 
 from parley_testing.deployment import needs_root
-from parley_testing.installed import BUILD, Installed, make_package
+from parley_testing.installed import BUILD, ROOT, Installed, make_package
 
 PLANES = ("parley-negotiator", "parley-sandboxd")
 
@@ -115,6 +116,41 @@ class Package(unittest.TestCase):
         self.assertNotEqual(machine.run("getent", "passwd", "parley-sandboxd").returncode, 0)
         self.assertEqual(machine.good("find", "/etc", "/var/lib", "/usr/bin", "-name", "*parley*", "-not", "-path",
                                       "/var/lib/dpkg/*"), "")
+
+
+@needs_root
+class Scripts(unittest.TestCase):
+    """What the maintainer scripts ask of systemd, one that only notes it; on a /run and a state folder of their own."""
+    STEPS = r"""
+set -e
+mount -t tmpfs tmpfs /run
+mkdir -p /run/systemd/system /run/state "$1"
+mount --bind /run/state /var/lib
+mkdir /var/lib/parley
+cd "$1"
+for tool in getent parley systemctl; do printf '#!/bin/sh\necho %s "$@" >>/run/told\n' $tool >$tool; chmod +x $tool; done
+PATH=$1:$PATH
+step() { echo "== $*" >>/run/told; script=$1; shift; "$0/$script" "$@"; }
+step postinst configure ''
+step prerm upgrade 1.0.1
+step postinst configure 1.0.0
+step prerm remove
+step postrm remove
+step postinst configure 1.0.0
+step postinst configure 1.0.0
+cat /run/told
+"""
+
+    def test_installed_again_after_a_removal_it_starts(self):
+        done = subprocess.run(["unshare", "-m", "sh", "-c", self.STEPS, os.path.join(ROOT, "packaging", "debian"),
+                               "/run/tools"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done)
+        steps = done.stdout.split("== ")[1:]
+        starts = ["systemctl start parley.target" in step for step in steps]
+        enables = ["systemctl enable" in step for step in steps]
+        self.assertEqual(starts, [True, False, False, False, False, True, False], done.stdout)
+        self.assertEqual(enables, starts)
+        self.assertEqual(["try-restart" in step for step in steps], [False, False, True, False, False, False, True])
 
 
 if __name__ == "__main__":
