@@ -61,7 +61,7 @@ static void login(struct http_request *request)
 struct plane_rows login_rows(void)
 {
     static const struct http_route ROWS[] = {
-        {"POST", "/auth/token", 0, NULL, BODY_BYTES, login},
+        {"POST", "/auth/token", HTTP_LIMITED, NULL, BODY_BYTES, login},
     };
     return (struct plane_rows){ROWS, sizeof ROWS / sizeof *ROWS};
 }

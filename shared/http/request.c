@@ -171,10 +171,11 @@ bool http_request_authorize(struct http_request *request, struct error *err)
     const struct http_route *route = request->match.route;
     const struct http_server_options *options = &request->worker->server->options;
     bool is_asked_later = (route->carriers & HTTP_LATER) != 0 && request->credential == NULL;
-    if (route->needs == NULL)
-        return true;
-    if (!http_limits_admit(request, err))
+    bool is_open = route->needs == NULL, is_limited = !is_open || (route->carriers & HTTP_LIMITED) != 0;
+    if (is_limited && !http_limits_admit(request, err))
         return false;
+    if (is_open)
+        return true;
     if (is_asked_later)
         return true;
     bool is_shown = request->credential != NULL && request->identity == NULL;

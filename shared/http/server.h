@@ -39,7 +39,9 @@ enum http_carrier {
      * may have empty segments. Beside a credential in the path, Authorization is the other server's. */
     HTTP_PROXIES = 1 << 7,
     /* Nor this: http_limits.per_minute is not for it. */
-    HTTP_UNLIMITED = 1 << 8
+    HTTP_UNLIMITED = 1 << 8,
+    /* Nor this: http_limits.per_minute is for it although it needs nothing. */
+    HTTP_LIMITED = 1 << 9
 };
 
 /** One row of a dialect's table. */
@@ -49,7 +51,7 @@ struct http_route {
      * not be UTF-8; no empty, . or .. segment). A path that begins with /s/{sandbox} and takes HTTP_PATH is also served
      * below /c/{token}, where it has no parameter "sandbox". A literal beats {x}, that {x...}, which may be empty. */
     const char *path;
-    unsigned carriers; /* bits of enum http_carrier; 0 only with needs NULL */
+    unsigned carriers; /* bits of enum http_carrier; 0 (or HTTP_LIMITED) only with needs NULL */
     /* Scope ("process") or role ("user"); "" any valid credential; NULL open to everybody: machines ask these all the
      * time, successes are logged at debug level. */
     const char *needs;

@@ -67,6 +67,16 @@ class Rate(unittest.TestCase):
         time.sleep(int(refused.headers["retry-after"]) + 2)
         self.assertEqual(ask(self.url, "/sandboxes", "127.1.0.1", key=self.key).status, 200)
 
+    def test_a_login_counts_as_what_its_key_would_be_shown_for(self):
+        host, port = self.url.removeprefix("http://").split(":")
+        statuses = []
+        for _ in range(3 * BURST):
+            connection = http.client.HTTPConnection(host, int(port), timeout=20, source_address=("127.1.0.9", 0))
+            connection.request("POST", "/auth/token", json.dumps({"api_key": self.key}))
+            statuses.append(connection.getresponse().status)
+            connection.close()
+        self.assertEqual(set(statuses), {200, 429}, statuses)
+
     def test_health_and_the_node_link_are_never_limited(self):
         self.use_up("127.0.0.1")  # whom the node is, too
         for _ in range(3 * BURST):
