@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { DISK_DEFAULT_MB = 1024 }; /* protocol.md, 2 */
-static const int64_t MINUTE_US = 60000000;
+static const int64_t MINUTE_US = 60000000, PACE_MAX = 60000000;
 
 /* --- rows --- */
 
@@ -340,7 +340,8 @@ static int64_t paced(const struct use *use, const struct limit *limit, int64_t n
     if (left <= 0 || limit->most <= 0)
         return 0;
     left = left > MINUTE_US ? MINUTE_US : left;
-    return (left * limit->most + MINUTE_US - 1) / MINUTE_US;
+    int64_t most = limit->most < PACE_MAX ? limit->most : PACE_MAX; /* more are none to be counted */
+    return (left * most + MINUTE_US - 1) / MINUTE_US;
 }
 
 bool quota_explain(struct work *work, const struct policy_subject *who, const struct resources *asked,
