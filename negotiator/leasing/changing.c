@@ -215,7 +215,9 @@ static bool check(struct work *work, struct changing *changing)
     if (!changing->by_itself && !is_in_policy(work, changing))
         return false;
     bool wakes = changing->verb == CHANGING_RESUME && !changing->is_incidents;
-    if (wakes && !freeze_allows(work, changing->sandbox.principal, &changing->refusal))
+    bool alters = changing->verb == CHANGING_UPDATE && !changing->by_itself;
+    if ((wakes && !freeze_allows(work, changing->sandbox.principal, &changing->refusal)) ||
+        (alters && !freeze_lets_go(work, caller, changing->sandbox.principal, &changing->refusal)))
         return false;
     return is_open(changing) && is_name_free(work, changing) &&
            (!changing->needs_node || is_reachable(work, changing)) && reserve(work, changing);

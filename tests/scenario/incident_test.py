@@ -190,6 +190,8 @@ class Incident(unittest.TestCase):
                 (403, "FROZEN", self.ask("DELETE", "/threads/t1/sandbox", token=mallory)),
                 (403, "FROZEN", self.ask("DELETE", "/snapshots/" + kept.json["snapshot"]["id"], token=mallory)),
                 (403, "FROZEN", self.ask("DELETE", "/volumes/data", token=mallory)),
+                (403, "FROZEN", self.ask("PATCH", "/sandboxes/" + suspect["sandbox"]["id"], {"name": "other"},
+                                         token=mallory)),
                 (403, "FROZEN", self.ask("POST", "/threads/t1/sandbox/share", {"scopes": ["shell:ro"], "ttl": 60},
                                          token=mallory))):
             self.assertEqual((reply.status, reply.code), (status, code), reply)
