@@ -199,6 +199,10 @@ class Keys(unittest.TestCase):
             reply = self.ask("POST", "/threads/pinned/sandbox", {"actor": actor}, token=text)
             self.assertEqual((reply.status, reply.code), (403, "FORBIDDEN"), reply)
             self.assertIn("agent:ci", reply.json["error"]["message"])
+        # Nor does it give itself another one by sharing.
+        for actor, status in (({"type": "human", "id": "ada"}, 403), ({"type": "human"}, 201), ({"type": "agent", "id": "ci"}, 201)):
+            reply = self.ask("POST", "/threads/pinned/sandbox/share", {"scopes": ["fs:ro"], "actor": actor}, token=text)
+            self.assertEqual(reply.status, status, reply)
         # Nor does it take over what another actor of the same principal holds.
         _, human = self.add("robot")
         held = self.negotiate(human, "by-hand", actor={"type": "human", "id": "ada"})

@@ -40,6 +40,14 @@ static bool find_shared(struct work *work, struct negotiation *n)
     return negotiate_is_reachable(work, n);
 }
 
+/* Who is to act is nobody in particular, or the one whom the sharer's key is bound to: else it could act as anybody. */
+static bool may_name_actor(struct negotiation *n)
+{
+    char actor[WANTED_ACTOR_BYTES] = "";
+    bool is_named = strchr(n->wanted.actor, ':') != NULL;
+    return !is_named || (text_copy(actor, sizeof actor, n->wanted.actor) && caller_pin(&n->caller, actor, &n->refusal));
+}
+
 /* Neither who shares nor with whom. */
 static bool is_unfrozen(struct work *work, struct negotiation *n)
 {
@@ -164,7 +172,8 @@ static bool audit(struct work *work, const struct negotiation *n)
 /* False: n->refusal says no, or (when it is empty) the store failed. */
 static bool decide(struct work *work, struct negotiation *n)
 {
-    if (!find_shared(work, n) || !is_unfrozen(work, n) || !set_until(work, n) || !has_room(work, n) || !claim(work, n))
+    if (!find_shared(work, n) || !is_unfrozen(work, n) || !may_name_actor(n) || !set_until(work, n) ||
+        !has_room(work, n) || !claim(work, n))
         return false;
     set_times(work, n);
     if (!negotiate_is_usable(work, n) || !give(work, n))
