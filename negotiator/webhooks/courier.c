@@ -73,7 +73,7 @@ static void look_again(struct courier *courier, const char *id)
 static void probe_end(struct courier *courier, struct probe *probe)
 {
     pthread_mutex_lock(&courier->mutex);
-    courier->tests--;
+    probe->tester[0] = '\0';
     pthread_mutex_unlock(&courier->mutex);
     probe->done(probe->cookie, &probe->note);
     delivery_done(&probe->delivery);
@@ -112,19 +112,33 @@ static struct probe *take_probe(struct courier *courier, const CURL *curl)
     return found;
 }
 
+/* NULL: there is none, or the principal has as many as one may: else whoever receives slowly would leave others none.
+ */
+static char *take_place(struct courier *courier, const char *principal)
+{
+    size_t own = 0;
+    char *place = NULL;
+    pthread_mutex_lock(&courier->mutex);
+    for (size_t i = 0; i < COURIER_TESTS_MAX; i++) {
+        own += strcmp(courier->testers[i], principal) == 0;
+        place = courier->testers[i][0] == '\0' ? courier->testers[i] : place;
+    }
+    bool is_taken = place && own < COURIER_TESTS_OF_ONE && text_copy(place, PRINCIPAL_BYTES, principal);
+    pthread_mutex_unlock(&courier->mutex);
+    return is_taken ? place : NULL;
+}
+
 bool courier_test(struct courier *courier, const struct webhook *webhook,
                   void (*done)(void *cookie, const struct webhook_note *note), void *cookie)
 {
-    pthread_mutex_lock(&courier->mutex);
-    bool has_room = courier->tests < COURIER_TESTS_MAX;
-    courier->tests += has_room;
-    pthread_mutex_unlock(&courier->mutex);
-    if (!has_room)
+    char *tester = take_place(courier, webhook->principal);
+    if (tester == NULL)
         return false;
     struct probe *probe = memory_new(sizeof *probe);
     probe->webhook = webhook_copy(webhook);
     probe->done = done;
     probe->cookie = cookie;
+    probe->tester = tester;
     courier_post(courier, (struct letter){.probe = probe});
     return true;
 }

@@ -32,7 +32,7 @@ void courier_changed(struct courier *courier, const char *id);
 
 /** Sends one event of type `webhook.test` now, whatever else waits; once. done(cookie, note) on the courier's thread,
  *  or inside of courier_stop: delivered, status, error, took_ms of the note. Any thread; the webhook is copied. False:
- *  too many are under way. */
+ *  too many are under way, in all or of its principal's. */
 bool courier_test(struct courier *courier, const struct webhook *webhook,
                   void (*done)(void *cookie, const struct webhook_note *note), void *cookie) MUST_USE;
 

@@ -7,7 +7,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define COURIER_TESTS_MAX 16
+#define COURIER_TESTS_MAX    16
+#define COURIER_TESTS_OF_ONE 4 /* of one principal's webhooks */
 
 /* What a hook does just now. */
 enum hook_busy {
@@ -40,6 +41,7 @@ struct probe {
     struct webhook_note note;
     void (*done)(void *cookie, const struct webhook_note *note);
     void *cookie;
+    char *tester; /* its place in courier.testers */
     struct probe *next;
 };
 
@@ -58,9 +60,9 @@ struct courier {
     bool runs;
     struct events_listener listener;
     atomic_bool stopping, grew;
-    pthread_mutex_t mutex; /* guards the inbox and `tests` */
+    pthread_mutex_t mutex; /* guards the inbox and `testers` */
     struct letter *first, **last;
-    unsigned tests;
+    char testers[COURIER_TESTS_MAX][PRINCIPAL_BYTES]; /* whose webhook each test under way is; "": free */
     struct hook *hooks;
     struct probe *probes;
 };

@@ -129,6 +129,25 @@ class Webhooks(unittest.TestCase):
             self.assertEqual(len(slow.got), 1)
             hangs.set()
 
+    def test_ones_tests_leave_others_room(self):
+        hangs = threading.Event()
+        bob = self.deployment.request("POST", "/keys", {"principal": "bob", "role": "user"}).json["api_key"]
+        with Receiver(lambda body, number: hangs.wait(60) and 200) as slow, Receiver() as quick:
+            self.addCleanup(hangs.set)
+            test = "/webhooks/" + self.make(slow.url, types=["volume.*"])["id"] + "/test"
+            threads = [threading.Thread(target=self.deployment.request, args=("POST", test)) for _ in range(16)]
+            for thread in threads:
+                thread.start()
+            slow.wait(lambda bodies: len(bodies) >= 4)
+            made = self.deployment.request("POST", "/webhooks?principal=bob", {"url": quick.url, "types": ["volume.*"]})
+            other = made.json["id"]
+            self.addCleanup(self.deployment.request, "DELETE", "/webhooks/" + other)
+            self.assertEqual(self.deployment.request("POST", f"/webhooks/{other}/test", token=bob).json["delivered"], True)
+            self.assertEqual(len(slow.got), 4)
+            hangs.set()
+            for thread in threads:
+                thread.join()
+
     def test_one_that_fails_for_too_long_is_disabled_and_says_so(self):
         with Receiver(500) as receiver, Receiver() as other:
             watcher = self.make(other.url, types=["webhook.disabled"])
