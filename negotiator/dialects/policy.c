@@ -62,8 +62,11 @@ static bool read_version(const struct http_request *request, struct policy_quest
 
 static bool read_policy(const struct http_request *request, struct policy_question *q, struct error *err)
 {
+    size_t size = 0;
     if (!read_version(request, q, err))
         return false;
+    if (http_request_body(request, &size) == NULL || size == 0) /* else a lost body would lift all that is forbidden */
+        return error_set(err, ERROR_INVALID, "the body must be a policy; {} is one that says nothing");
     q->document = http_request_json(request, err);
     return q->document != NULL;
 }

@@ -106,6 +106,7 @@ class Document(Policy):
         self.put({}, version=shown.headers["etag"], expect=412)
         for wrong in ("", '1', '"x"', 'W/"1"'):
             self.put({}, version=wrong, expect=400)
+        self.put(None, expect=400)
         reply = self.put({"roles": {"user": {"tll_max": 60}}}, expect=400)
         self.assertIn("roles.user.tll_max", reply.json["error"]["message"])
         self.assertEqual(self.deployment.request("GET", "/policy").json["policy"], {"roles": {"user": {"ttl_max": 120}}})
