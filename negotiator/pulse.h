@@ -1,5 +1,5 @@
-/** pulse.h - whether all threads that serve still take work: each loop and the ledger thread is given a word, and has to
- *  have taken it before it is given the next one. For the service manager's watchdog. Main thread. */
+/** pulse.h - whether all threads that serve still take work: each loop and the ledger thread is given a word, and has
+ * to have taken it before it is given the next one. For the service manager's watchdog. Main thread. */
 #pragma once
 
 #include "negotiator/ledger/ledger.h"

@@ -3,16 +3,16 @@
 #include "negotiator/dialects/outside.h"
 #include "negotiator/dialects/plane.h"
 #include "negotiator/leasing/events/hub.h"
-#include "negotiator/webhooks/courier.h"
 #include "negotiator/pulse.h"
 #include "negotiator/settings.h"
+#include "negotiator/webhooks/courier.h"
 #include "shared/base/clock.h"
 #include "shared/base/confine.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
+#include "shared/base/notify.h"
 #include "shared/http/tls.h"
 #include "shared/trust/trust.h"
-#include "shared/base/notify.h"
 
 #include <errno.h>
 #include <openssl/ssl.h>
@@ -37,7 +37,7 @@ struct service {
     struct fleet *fleet;
     struct ledger *ledger;
     struct leasing *leasing;
-    struct http_tls *tls; /* NULL: plain HTTP */
+    struct http_tls *tls;            /* NULL: plain HTTP */
     struct ssl_ctx_st *upstream_tls; /* for requests that go on to nodes */
     struct http_server *server;
     struct plane plane;
@@ -77,7 +77,8 @@ static bool confine_files(char *const *folders, size_t more, int *abi, struct er
         if (access(folders[i], X_OK) == 0)
             paths[count++] = (struct confine_path){folders[i], CONFINE_READ};
         else
-            log_warn("identity", "%s is not for the negotiator's user: keys there are read at starts alone", folders[i]);
+            log_warn("identity", "%s is not for the negotiator's user: keys there are read at starts alone",
+                     folders[i]);
     }
     return confine_landlock(paths, count, false, abi, err);
 }
@@ -162,8 +163,7 @@ static bool may_get_events(void *context, const char *principal, bool all)
 {
     struct service *service = context;
     bool is_outside = strchr(principal, ':') != NULL;
-    return (is_outside && !all) ||
-           principal_table_has(service->principals, principal, all ? ROLE_ADMIN : ROLE_VIEWER);
+    return (is_outside && !all) || principal_table_has(service->principals, principal, all ? ROLE_ADMIN : ROLE_VIEWER);
 }
 
 static bool start_courier(struct service *service, struct error *err)
@@ -258,8 +258,8 @@ static bool start_server(struct service *service, struct error *err)
     if (service->server == NULL)
         return false;
     log_info("negotiator", "listening url=%s://%s:%u deployment=%s version=" PARLEY_VERSION,
-             service->tls ? "https" : "http", settings->host,
-             http_server_port(service->server), service->deployment.id);
+             service->tls ? "https" : "http", settings->host, http_server_port(service->server),
+             service->deployment.id);
     return true;
 }
 
@@ -302,7 +302,8 @@ static bool start(struct service *service, int argc, char *argv[], struct error 
 {
     /* Confined before any thread starts: the store is open by then, the port is one that needs no right. */
     return settings_load(&service->settings, argc, argv, err) && notify_open(&service->notify, err) &&
-           open_tls(service, err) && open_state(service, err) && confine(service, err) && start_planes(service, err) && start_server(service, err);
+           open_tls(service, err) && open_state(service, err) && confine(service, err) && start_planes(service, err) &&
+           start_server(service, err);
 }
 
 /* Until a signal says that it is over; returns it. Signs of life go out while all threads take work. */
@@ -338,7 +339,7 @@ int serve_main(int argc, char *argv[])
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGHUP); /* ends us too, where there is nothing to read again */
+    sigaddset(&ends, SIGHUP);            /* ends us too, where there is nothing to read again */
     sigprocmask(SIG_BLOCK, &ends, NULL); /* the threads inherit it: only main hears them */
     signal(SIGPIPE, SIG_IGN);
     umask(0077);

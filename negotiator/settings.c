@@ -121,9 +121,8 @@ bool settings_load(struct settings *settings, int argc, char *const argv[], stru
     if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err))
         return false;
     config_default_tls(loaded.state, &loaded.tls_cert, &loaded.tls_key, &loaded.tls_ca);
-    if (!config_check_listener(&(struct config_listener){loaded.host, loaded.tls_cert, loaded.tls_key,
-                                                         loaded.insecure_http},
-                               err) ||
+    if (!config_check_listener(
+            &(struct config_listener){loaded.host, loaded.tls_cert, loaded.tls_key, loaded.insecure_http}, err) ||
         !config_set_log_level(loaded.log_level, err) || !config_set_log_format(loaded.log_format, err) ||
         !check_egress(loaded.egress_user, err))
         return false;

@@ -9,22 +9,22 @@
 #include <stdio.h>
 
 struct settings {
-    char *state;                  /* folder of the whole deployment; absolute; never NULL after settings_load */
-    char *host;                   /* a numeric address; beyond loopback only with TLS or insecure_http */
-    int64_t port;                 /* 0..65535; 0: the kernel chooses, the log says which */
-    char *tls_cert, *tls_key;     /* files: the server's certificate chain, its key; NULL: plain HTTP */
-    char *tls_ca;                 /* file: who vouches for nodes; NULL: the system's */
-    bool insecure_http;           /* allows a listener beyond loopback without TLS */
-    int64_t loops;                /* event loops, 0: one a CPU, at most 64 */
-    char *user;                   /* host user it becomes when started as root */
-    int64_t uid;                  /* uid and gid when no such user exists */
-    char *log_level;              /* debug, info, warn, error */
-    char *log_format;             /* text, json */
-    bool metrics_open;            /* /metrics asks nobody who he is */
-    int64_t map_mb;               /* the most the ledger may grow to; MiB */
-    int64_t ttl_default, ttl_max; /* s, of tokens */
-    int64_t idle_timeout, lease_lifetime;        /* s, defaults of leases */
-    int64_t max_lifetime;                        /* s, the longest a lease or sandbox may live */
+    char *state;                          /* folder of the whole deployment; absolute; never NULL after settings_load */
+    char *host;                           /* a numeric address; beyond loopback only with TLS or insecure_http */
+    int64_t port;                         /* 0..65535; 0: the kernel chooses, the log says which */
+    char *tls_cert, *tls_key;             /* files: the server's certificate chain, its key; NULL: plain HTTP */
+    char *tls_ca;                         /* file: who vouches for nodes; NULL: the system's */
+    bool insecure_http;                   /* allows a listener beyond loopback without TLS */
+    int64_t loops;                        /* event loops, 0: one a CPU, at most 64 */
+    char *user;                           /* host user it becomes when started as root */
+    int64_t uid;                          /* uid and gid when no such user exists */
+    char *log_level;                      /* debug, info, warn, error */
+    char *log_format;                     /* text, json */
+    bool metrics_open;                    /* /metrics asks nobody who he is */
+    int64_t map_mb;                       /* the most the ledger may grow to; MiB */
+    int64_t ttl_default, ttl_max;         /* s, of tokens */
+    int64_t idle_timeout, lease_lifetime; /* s, defaults of leases */
+    int64_t max_lifetime;                 /* s, the longest a lease or sandbox may live */
     int64_t cpu_milli, memory_mb, disk_mb, pids; /* defaults of sandboxes */
     int64_t node_calls;                          /* threads that call nodes */
     int64_t call_timeout;                        /* s, of one such call */

@@ -19,8 +19,9 @@ bool negotiator_call_matching(const struct place *place, const char *method, con
                               json_t *body, json_t **reply, struct error *err)
 {
     if (place->capability)
-        return error_set(err, ERROR_INVALID,
-                         "this asks the negotiator, and a capability URL is no way to it: --url wants the negotiator's");
+        return error_set(
+            err, ERROR_INVALID,
+            "this asks the negotiator, and a capability URL is no way to it: --url wants the negotiator's");
     AUTO_FREE char *url = memory_printf("%s%s", place->url, path);
     struct call call = {.method = method, .url = url, .credential = place->api_key, .if_match = if_match, .body = body};
     return call_json(&call, reply, NULL, err);

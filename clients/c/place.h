@@ -8,8 +8,8 @@
 
 /** Who to talk to, and as whom. */
 struct place {
-    char *url;     /* negotiator, without a trailing slash */
-    char *api_key; /* a secret: place_done wipes it */
+    char *url;                       /* negotiator, without a trailing slash */
+    char *api_key;                   /* a secret: place_done wipes it */
     char *tls_fingerprint, *ca_file; /* whom to trust (shared/trust/trust.h); NULL: as the system */
     char *capability; /* a secret too: a capability URL (capability_url.h), for whose sandbox alone it is; NULL none */
 };

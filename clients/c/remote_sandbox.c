@@ -31,7 +31,7 @@ static char *first_id(const json_t *list, bool (*is_left_out)(const json_t *one)
 
 /* What is called by an id or a name. */
 struct called {
-    const char *prefix, *what, *kind; /* of its id; of the path and the list; for people */
+    const char *prefix, *what, *kind;       /* of its id; of the path and the list; for people */
     bool (*is_left_out)(const json_t *one); /* NULL: none */
 };
 
@@ -155,8 +155,9 @@ bool remote_sandbox_snapshot(const struct place *place, const char *id, const ch
                              struct error *err)
 {
     if (place->capability)
-        return error_set(err, ERROR_INVALID, "a snapshot is taken with an API key, or with --token; not with a "
-                                             "capability URL");
+        return error_set(err, ERROR_INVALID,
+                         "a snapshot is taken with an API key, or with --token; not with a "
+                         "capability URL");
     AUTO_FREE char *path = negotiator_path("/sandboxes", id, "snapshots");
     AUTO_FREE char *url = memory_printf("%s%s", place->url, path);
     json_t *body = json_object();

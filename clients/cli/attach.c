@@ -18,7 +18,8 @@ static const char ATTACH_HELP[] =
     "  --sandbox NAME     auto (default), or a sandbox's name or id as a hint\n"
     "  --thread T         the conversation (default: the current folder's own)\n"
     "  -v, --verbose      tell of lost connections\n" CLI_COMMON_HELP
-    "\n--url may be a capability URL (`parley share`): whatever its token allows, without a key; one that may only look\n"
+    "\n--url may be a capability URL (`parley share`): whatever its token allows, without a key; one that may only "
+    "look\n"
     "watches. `--url -` reads it from stdin, PARLEY_URL is the other way past the process list.\n"
     "\nExit status: the process's own, 128 + n when signal n ended it, 0 when left, 125 parley failed, 2 wrong use.\n";
 

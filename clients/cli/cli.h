@@ -30,7 +30,14 @@ struct cli_common {
 };
 
 /* Values of the common long options, beyond any letter. */
-enum { CLI_OPTION_JSON = 1000, CLI_OPTION_URL, CLI_OPTION_STATE, CLI_OPTION_HELP, CLI_OPTION_FINGERPRINT, CLI_OPTION_CA };
+enum {
+    CLI_OPTION_JSON = 1000,
+    CLI_OPTION_URL,
+    CLI_OPTION_STATE,
+    CLI_OPTION_HELP,
+    CLI_OPTION_FINGERPRINT,
+    CLI_OPTION_CA
+};
 #define CLI_COMMON_OPTIONS                                                                                             \
     {"json", no_argument, NULL, CLI_OPTION_JSON}, {"url", required_argument, NULL, CLI_OPTION_URL},                    \
         {"state", required_argument, NULL, CLI_OPTION_STATE}, {"help", no_argument, NULL, CLI_OPTION_HELP},            \
@@ -42,7 +49,7 @@ enum { CLI_OPTION_JSON = 1000, CLI_OPTION_URL, CLI_OPTION_STATE, CLI_OPTION_HELP
 #define CLI_COMMON_HELP                                                                                                \
     "  --json             one JSON value on stdout\n"                                                                  \
     "  --url URL          the negotiator (default: PARLEY_URL, config.json, http://127.0.0.1:8700)\n"                  \
-    "  --state DIR        its state folder (default: PARLEY_STATE, /var/lib/parley as root)\n"            \
+    "  --state DIR        its state folder (default: PARLEY_STATE, /var/lib/parley as root)\n"                         \
     "  --tls-fingerprint SHA256, --ca-file FILE\n"                                                                     \
     "  --help             this text\n"
 

@@ -221,16 +221,27 @@ static const struct operands {
     const char *command, *verb; /* verb NULL: right behind the command */
     const struct named *named;
     const char *words; /* also these */
-} OPERANDS[] = {{"rm", NULL, &SANDBOXES, NULL},         {"top", NULL, &SANDBOXES, NULL},
-                {"limits", NULL, &SANDBOXES, NULL},     {"net", NULL, NULL, "allow none public"},
-                {"pause", NULL, &SANDBOXES, NULL},      {"resume", NULL, &SANDBOXES, NULL},
-                {"fork", NULL, &SANDBOXES, NULL},       {"snapshot", NULL, &SANDBOXES, NULL},
-                {"restore", NULL, &SNAPSHOTS, NULL},    {"snapshots", "rm", &SNAPSHOTS, NULL},
-                {"snapshots", NULL, NULL, "ls rm"},     {"volumes", "rm", &VOLUMES, NULL},
-                {"volumes", NULL, NULL, "ls rm"},       {"kernels", NULL, NULL, "interrupt list new restart rm specs"},
-                {"keys", NULL, NULL, "add ls rm rotate set show"}, {"webhooks", NULL, NULL, "add disable enable ls rm rotate show test"}, {"templates", NULL, NULL, "ls"},        {"template", "rm", &TEMPLATES, NULL},
+} OPERANDS[] = {{"rm", NULL, &SANDBOXES, NULL},
+                {"top", NULL, &SANDBOXES, NULL},
+                {"limits", NULL, &SANDBOXES, NULL},
+                {"net", NULL, NULL, "allow none public"},
+                {"pause", NULL, &SANDBOXES, NULL},
+                {"resume", NULL, &SANDBOXES, NULL},
+                {"fork", NULL, &SANDBOXES, NULL},
+                {"snapshot", NULL, &SANDBOXES, NULL},
+                {"restore", NULL, &SNAPSHOTS, NULL},
+                {"snapshots", "rm", &SNAPSHOTS, NULL},
+                {"snapshots", NULL, NULL, "ls rm"},
+                {"volumes", "rm", &VOLUMES, NULL},
+                {"volumes", NULL, NULL, "ls rm"},
+                {"kernels", NULL, NULL, "interrupt list new restart rm specs"},
+                {"keys", NULL, NULL, "add ls rm rotate set show"},
+                {"webhooks", NULL, NULL, "add disable enable ls rm rotate show test"},
+                {"templates", NULL, NULL, "ls"},
+                {"template", "rm", &TEMPLATES, NULL},
                 {"policy", NULL, NULL, "set show why"},
-                {"template", "show", &TEMPLATES, NULL}, {"template", NULL, NULL, "build import ls rm show"}};
+                {"template", "show", &TEMPLATES, NULL},
+                {"template", NULL, NULL, "build import ls rm show"}};
 
 static void print_operands(const char *command, int argc, char *const *words)
 {

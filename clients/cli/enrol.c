@@ -1,5 +1,5 @@
-/** enrol.c - `parley enrol`: this machine's node gets its key from the negotiator beside it, as `parley up` sees to. For
- *  whoever starts both planes otherwise: systemd. */
+/** enrol.c - `parley enrol`: this machine's node gets its key from the negotiator beside it, as `parley up` sees to.
+ * For whoever starts both planes otherwise: systemd. */
 #include "clients/cli/cli.h"
 #include "clients/cli/enrolment.h"
 
@@ -11,7 +11,8 @@
 
 static const char HELP[] =
     "usage: parley enrol [--missing] [--port N] [--state DIR]\n\n"
-    "Gives sandboxd of this machine its key, with the admin key of the negotiator that runs beside it: what `parley up`\n"
+    "Gives sandboxd of this machine its key, with the admin key of the negotiator that runs beside it: what `parley "
+    "up`\n"
     "does by itself. Again: harmless. A machine without a negotiator joins by `parley nodes add` there and\n"
     "`parley-sandboxd enrol` here.\n\n"
     "  --missing          nothing, if it has a key: of whatever deployment\n"

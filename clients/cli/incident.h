@@ -3,8 +3,8 @@
 
 #include "clients/cli/cli.h"
 
-/** negotiator_call that waits, 2 minutes at most, while there are too many requests: evidence is many, and an incident is no
- *  time to be told to come again. */
+/** negotiator_call that waits, 2 minutes at most, while there are too many requests: evidence is many, and an incident
+ * is no time to be told to come again. */
 bool incident_call(const struct place *place, const char *method, const char *path, json_t *body, json_t **reply,
                    struct error *err) MUST_USE;
 

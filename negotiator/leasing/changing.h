@@ -29,13 +29,13 @@ struct changing {
 
     struct leasing *leasing; /* private, as all below */
     struct changing *next;
-    bool by_itself;            /* nobody asked: it is idle */
-    bool has_turn;             /* it is its sandbox's one */
+    bool by_itself;                       /* nobody asked: it is idle */
+    bool has_turn;                        /* it is its sandbox's one */
     struct quota_reservation reservation; /* of the limits that are asked for */
-    bool needs_node;           /* set by the first rule */
-    bool skipped;              /* by_itself: there is nothing to do any more */
-    struct error failure;      /* of the node */
-    struct resources in_force; /* as the node said; 0: it said nothing of it */
+    bool needs_node;                      /* set by the first rule */
+    bool skipped;                         /* by_itself: there is nothing to do any more */
+    struct error failure;                 /* of the node */
+    struct resources in_force;            /* as the node said; 0: it said nothing of it */
 };
 
 /** An empty question. */

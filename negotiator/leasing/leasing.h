@@ -41,7 +41,8 @@ struct leasing_nodes {
     uint32_t (*key_epoch)(void *context, const char *node);
 };
 
-/** What roles may have where no document says otherwise (policy/document.h). Lists are words with commas between them, blanks around them; read once. */
+/** What roles may have where no document says otherwise (policy/document.h). Lists are words with commas between them,
+ * blanks around them; read once. */
 struct leasing_policy {
     const char *templates_user, *templates_admin; /* globs (fnmatch(3)) of the templates that role may begin with */
     const char *root_roles;                       /* whose sandboxes may run commands as root */

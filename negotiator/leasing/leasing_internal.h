@@ -37,8 +37,8 @@ struct volumes_question;
 struct leasing {
     struct leasing_options options;
     char deployment[CAPABILITY_ID_BYTES];
-    struct policies *policies;                /* what is in force (policy/) */
-    struct quota_reservation *reservations;   /* borrowed; ledger thread (policy/quotas.h) */
+    struct policies *policies;              /* what is in force (policy/) */
+    struct quota_reservation *reservations; /* borrowed; ledger thread (policy/quotas.h) */
     struct key master, audit_key, owner_key;
     atomic_bool stopping;
     int64_t started_ms;       /* wall clock */
@@ -50,7 +50,7 @@ struct leasing {
     struct revocations *revocations;          /* ledger thread */
     struct allowance *allowance;              /* ledger thread */
     struct freeze *freeze;                    /* its own lock (incidents/) */
-    struct incident_run *incident_runs;                /* incidents whose steps are under way; ledger thread (incidents/) */
+    struct incident_run *incident_runs;       /* incidents whose steps are under way; ledger thread (incidents/) */
     json_t *incident_ids;                     /* between leasing_start's rule and its end; owned */
     struct presence presence;                 /* ledger thread */
     struct reaper reaper;                     /* ledger thread */

@@ -45,7 +45,8 @@ static bool is_actors(const struct refreshing *r, const struct capability_claims
 {
     char actor[WANTED_ACTOR_BYTES] = "";
     bool shared = strcmp(r->owner, claims->principal) != 0;
-    return shared || (text_copy(actor, sizeof actor, claims->actor) && caller_pin(&r->n->caller, actor, &r->n->refusal));
+    return shared ||
+           (text_copy(actor, sizeof actor, claims->actor) && caller_pin(&r->n->caller, actor, &r->n->refusal));
 }
 
 /* What was presented must be this thread's, whole, of a living lease, and not revoked. Nothing is revoked by a no. */

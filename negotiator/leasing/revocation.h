@@ -34,7 +34,7 @@ struct revoking {
     char value[MARK_VALUE_BYTES];
     char share_thread[CAPABILITY_THREAD_BYTES]; /* "" or, of MARK_FAMILY: `value` must be a share of that thread of the
                                                  * caller's (or ?principal='s); it is one no more then */
-    int64_t before_ms; /* 0: now */
+    int64_t before_ms;                          /* 0: now */
     char reason[REVOCATION_REASON_BYTES];
     char id[RANDOM_ID_BYTES]; /* FIND; LIST: cursor, "" the newest */
     size_t limit;             /* LIST: 1..200 */
@@ -49,7 +49,7 @@ struct revoking {
     char next[RANDOM_ID_BYTES]; /* LIST: cursor of the next page; "" the end */
 
     struct leasing *leasing; /* private, as the next */
-    bool charged; /* an earlier run of the rule took it from what the caller may revoke */
+    bool charged;            /* an earlier run of the rule took it from what the caller may revoke */
     int64_t give_up_ms;
     struct mark *followers; /* owned: marks that go with it (sharing_follow) */
     size_t follower_count;

@@ -54,13 +54,13 @@ struct sandbox {
     char principal[PRINCIPAL_BYTES]; /* whose it is */
     char node[SANDBOX_NODE_BYTES];
     char template_name[SANDBOX_WORD_BYTES];
-    char isolation[SANDBOX_WORD_BYTES];     /* as asked ("auto"), once active as the node said */
-    char reason[SANDBOX_REASON_BYTES];      /* why it ended, or is ending */
-    char idempotency[65];                   /* key of the row that made it, "" none */
+    char isolation[SANDBOX_WORD_BYTES];        /* as asked ("auto"), once active as the node said */
+    char reason[SANDBOX_REASON_BYTES];         /* why it ended, or is ending */
+    char idempotency[65];                      /* key of the row that made it, "" none */
     char isolation_detail[SANDBOX_WORD_BYTES]; /* what is special about it there, as the node said: "rootless"; or "" */
-    char storage[SANDBOX_WORD_BYTES];       /* what its files lie on, as the node said; "" not yet */
-    char snapshot[RANDOM_ID_BYTES];         /* what it began with; "" its template alone */
-    char snapshot_name[SANDBOX_NAME_BYTES]; /* that one's name then */
+    char storage[SANDBOX_WORD_BYTES];          /* what its files lie on, as the node said; "" not yet */
+    char snapshot[RANDOM_ID_BYTES];            /* what it began with; "" its template alone */
+    char snapshot_name[SANDBOX_NAME_BYTES];    /* that one's name then */
     enum sandbox_state state;
     enum on_idle on_idle;
     bool was_warm; /* it came out of its node's pool */

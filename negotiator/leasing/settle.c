@@ -9,13 +9,13 @@
 struct settling {
     struct leasing *leasing;
     char id[RANDOM_ID_BYTES];
-    char isolation[SANDBOX_WORD_BYTES]; /* as the node says */
+    char isolation[SANDBOX_WORD_BYTES];        /* as the node says */
     char isolation_detail[SANDBOX_WORD_BYTES]; /* likewise */
-    char storage[SANDBOX_WORD_BYTES];   /* likewise */
-    int64_t disk_mb;                    /* likewise: what its storage gives when nothing was asked for */
-    bool was_warm;                      /* likewise */
-    bool begins_with;                   /* something that may have gone meanwhile: a template, or a snapshot */
-    struct error failure;               /* of the node */
+    char storage[SANDBOX_WORD_BYTES];          /* likewise */
+    int64_t disk_mb;                           /* likewise: what its storage gives when nothing was asked for */
+    bool was_warm;                             /* likewise */
+    bool begins_with;                          /* something that may have gone meanwhile: a template, or a snapshot */
+    struct error failure;                      /* of the node */
     /* Set anew by each run of the rule. */
     struct error outcome;   /* what those who wait are told; ERROR_NONE: it is active */
     struct sandbox destroy; /* set when the node must take it down again */

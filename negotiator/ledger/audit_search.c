@@ -54,8 +54,7 @@ static bool is_principals(const json_t *record, const struct audit_filter *filte
 static bool matches(const struct audit_filter *filter, const json_t *record)
 {
     const char *when = field(record, AUDIT_TIME);
-    return is_principals(record, filter) &&
-           is_field(record, AUDIT_THREAD_ID, filter->thread_id) &&
+    return is_principals(record, filter) && is_field(record, AUDIT_THREAD_ID, filter->thread_id) &&
            is_field(record, AUDIT_SANDBOX_ID, filter->sandbox_id) && is_field(record, AUDIT_JTI, filter->jti) &&
            is_field(record, AUDIT_ACTION, filter->action) && has_link(field(record, AUDIT_LINKS), filter->link) &&
            (filter->since == NULL || strcmp(when, filter->since) >= 0) &&

@@ -82,8 +82,8 @@ static curl_socket_t open_socket(void *cookie, curlsocktype purpose UNUSED, stru
     return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
-/* No connection is used again: another webhook's may have been to where this one may not go. A name that does not resolve
- * is left to its thread: libcurl would wait for it when the time is over, and with it every other webhook. */
+/* No connection is used again: another webhook's may have been to where this one may not go. A name that does not
+ * resolve is left to its thread: libcurl would wait for it when the time is over, and with it every other webhook. */
 static bool set_options(struct delivery *delivery, const struct webhook *webhook, bool may_http)
 {
     CURL *curl = delivery->curl;

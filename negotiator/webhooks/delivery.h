@@ -6,9 +6,9 @@
 
 #include <curl/curl.h>
 
-#define DELIVERY_CONNECT_MS 5000
-#define DELIVERY_TOTAL_MS   15000
-#define DELIVERY_REPLY_MAX  65536 /* bytes of an answer that are read; its status alone counts */
+#define DELIVERY_CONNECT_MS      5000
+#define DELIVERY_TOTAL_MS        15000
+#define DELIVERY_REPLY_MAX       65536 /* bytes of an answer that are read; its status alone counts */
 
 #define DELIVERY_SIGNATURE_BYTES 48 /* "v1,", 44 characters, a NUL */
 

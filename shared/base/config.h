@@ -45,13 +45,13 @@ void config_print_help(FILE *to, const struct config_row *rows, size_t row_count
  *  ~/.local/state/parley. The caller frees. Looks for "--state DIR" / "--state=DIR" in argv first. */
 char *config_state_folder(int argc, char *const argv[]) MUST_USE;
 
-/** config_load for a program that has a state folder: the file is STATE/config.json, and the row "state" (a CONFIG_TEXT)
- *  gets the folder that config_state_folder finds. ERROR_INVALID too when that is no absolute path. */
+/** config_load for a program that has a state folder: the file is STATE/config.json, and the row "state" (a
+ * CONFIG_TEXT) gets the folder that config_state_folder finds. ERROR_INVALID too when that is no absolute path. */
 bool config_load_state(void *settings, const struct config_row *rows, size_t row_count, const char *const *foreign,
                        int argc, char *const argv[], struct error *err) MUST_USE;
 
-/** Those of a deployment's own, by `parley tls init`: where neither file is set, and STATE/tls/server.pem is there, they
- *  become STATE/tls/server.pem and server.key; and *ca, where not set, STATE/tls/ca.pem if that is there. */
+/** Those of a deployment's own, by `parley tls init`: where neither file is set, and STATE/tls/server.pem is there,
+ * they become STATE/tls/server.pem and server.key; and *ca, where not set, STATE/tls/ca.pem if that is there. */
 void config_default_tls(const char *state, char **cert, char **key, char **ca);
 
 /** Sets the log's level from a setting: debug, info, warn or error; else ERROR_INVALID. */

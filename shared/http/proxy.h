@@ -8,8 +8,8 @@
 
 /** What is changed on the way; copied, but the socket, which is taken. */
 struct http_proxy_order {
-    int upstream;                     /* a connected stream socket, or one whose non-blocking connect(2) is under way */
-    const char *upstream_tls;         /* whose certificate it must show, a name or an address: TLS over it. NULL: none */
+    int upstream;             /* a connected stream socket, or one whose non-blocking connect(2) is under way */
+    const char *upstream_tls; /* whose certificate it must show, a name or an address: TLS over it. NULL: none */
     struct loop_watch *kept_upstream; /* in its place: one that `kept` was given before; taken. NULL: none */
     const char *target;               /* origin-form, "/path?query" (RFC 9112, 3.2.1) */
     const char *host;                 /* the Host header; NULL: as it came */

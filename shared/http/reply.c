@@ -209,7 +209,7 @@ void http_reply_error(struct http_request *request, const struct error *err)
     int status = err->kind != ERROR_NONE ? error_http_status(err->kind) : 500;
     http_limits_count_refusal(request, err);
     if (err->kind == ERROR_TIMEOUT && request->pour.is_slow)
-        status = 408; /* it was the client, and not somebody behind us */
+        status = 408;             /* it was the client, and not somebody behind us */
     if (err->kind != ERROR_QUOTA) /* nobody knows when there is room again, but who says so himself */
         http_reply_each_error_header(request, status, emit_h2o, request->h2o);
     http_reply_json(request, status, http_reply_error_json(request, err));

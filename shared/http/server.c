@@ -185,7 +185,8 @@ struct http_server *http_server_start(const struct http_server_options *options,
     }
     AUTO(http_server) *server = new_server(options);
     server->routes = http_routes_new(options->routes, options->route_count, err);
-    if (server->routes == NULL || !http_limits_open(server, err) || (options->host != NULL && !open_listener(server, err)))
+    if (server->routes == NULL || !http_limits_open(server, err) ||
+        (options->host != NULL && !open_listener(server, err)))
         return NULL;
     server->spools = http_routes_body_max(server->routes) > SPOOL_THRESHOLD_BYTES;
     if (server->spools)

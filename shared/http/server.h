@@ -76,12 +76,12 @@ struct http_limits {
 };
 
 struct http_server_options {
-    const char *host; /* address to listen on, "127.0.0.1"; NULL: none, connections come by http_server_serve */
-    uint16_t port;    /* 0: any free one, see http_server_port */
+    const char *host;     /* address to listen on, "127.0.0.1"; NULL: none, connections come by http_server_serve */
+    uint16_t port;        /* 0: any free one, see http_server_port */
     struct http_tls *tls; /* who it is to those that connect (not: http_server_serve); NULL: plain HTTP */
     struct ssl_ctx_st *upstream_tls; /* OpenSSL's, of a client: for proxies to https (proxy.h); NULL: there are none */
-    unsigned loops;   /* threads, 1..64 */
-    const char *name; /* for the log's area */
+    unsigned loops;                  /* threads, 1..64 */
+    const char *name;                /* for the log's area */
     const struct http_route *routes;
     size_t route_count;
     struct http_host_rule host_rule; /* a NULL in it: none */
@@ -113,8 +113,8 @@ struct http_server_options {
     unsigned ping_ms, pong_ms; /* of WebSockets: HTTP_WEBSOCKET_PING_MS, HTTP_WEBSOCKET_PONG_MS; 0: those */
 };
 
-/** Listens and starts the threads. Two routes for one method and path, and proxies that are none, are ERROR_INVALID, a taken port ERROR_CONFLICT.
- *  The caller owns it and calls stop, then free. */
+/** Listens and starts the threads. Two routes for one method and path, and proxies that are none, are ERROR_INVALID, a
+ * taken port ERROR_CONFLICT. The caller owns it and calls stop, then free. */
 struct http_server *http_server_start(const struct http_server_options *options, struct error *err) MUST_USE;
 
 uint16_t http_server_port(const struct http_server *server) MUST_USE;
@@ -171,8 +171,8 @@ const char *http_request_id(const struct http_request *request) MUST_USE;
 /** The request is part of what another program does, under that program's id and traceparent (NULL: none; what is not
  *  sound is left out): for messages that tell them in their body. From here on it has these, and logs them. */
 void http_request_continue(struct http_request *request, const char *id, const char *traceparent);
-/** What a call made for this request says of its trace: the one that the client's `traceparent` named, or one that began
- *  here; by this request's own span. */
+/** What a call made for this request says of its trace: the one that the client's `traceparent` named, or one that
+ * began here; by this request's own span. */
 void http_request_traceparent(const struct http_request *request, char to[static HTTP_TRACEPARENT_BYTES]);
 /** What goes with it; NULL: none came, or a bad or missing traceparent, or it is over HTTP_TRACESTATE_MAX. */
 const char *http_request_tracestate(const struct http_request *request) MUST_USE;
@@ -184,9 +184,9 @@ bool http_request_is_local(const struct http_request *request) MUST_USE;
 const struct http_route *http_request_route(const struct http_request *request) MUST_USE;
 void *http_server_context(const struct http_request *request) MUST_USE;
 
-/** For handlers that judge a credential which stood in no carrier (a body's, a frame's, a cookie's); for others the server
- *  asks before authorize, and counts each UNAUTHENTICATED that a request ends with.
- *  Before: whether the client may still try; else ERROR_RATE_LIMITED, and the reply will say Retry-After. */
+/** For handlers that judge a credential which stood in no carrier (a body's, a frame's, a cookie's); for others the
+ * server asks before authorize, and counts each UNAUTHENTICATED that a request ends with. Before: whether the client
+ * may still try; else ERROR_RATE_LIMITED, and the reply will say Retry-After. */
 bool http_authentication_allowed(struct http_request *request, struct error *err) MUST_USE;
 /** After: one that proved nothing (an expired or revoked one did prove something) counts against its client. */
 void http_authentication_failed(struct http_request *request);

@@ -20,8 +20,8 @@ void freeze_free(struct freeze *freeze);
  *  empty) the store failed. As a rule of its own batch sees it. Ledger thread. */
 bool freeze_allows(struct work *work, const char *principal, struct error *refusal) MUST_USE;
 
-/** Whether the caller may change, end or delete what is `principal`'s: while that is frozen it is evidence, and an admin's alone
- *  to touch. False: as freeze_allows. */
+/** Whether the caller may change, end or delete what is `principal`'s: while that is frozen it is evidence, and an
+ * admin's alone to touch. False: as freeze_allows. */
 bool freeze_lets_go(struct work *work, const struct caller *caller, const char *principal,
                     struct error *refusal) MUST_USE;
 

@@ -302,9 +302,9 @@ static void call(struct keeping *k)
     const struct leasing_nodes *nodes = &k->leasing->options.nodes;
     k->is_called = true;
     nodes->call(nodes->context, k->snapshot.node,
-                settle_message(json_pack("{s:s, s:s, s:s}", "call", "snapshot", "id", k->sandbox_id, "snapshot",
-                                         k->snapshot.id),
-                               &k->caller),
+                settle_message(
+                    json_pack("{s:s, s:s, s:s}", "call", "snapshot", "id", k->sandbox_id, "snapshot", k->snapshot.id),
+                    &k->caller),
                 node_answered, k);
 }
 

@@ -37,12 +37,12 @@ struct world {
     const char *only;     /* mode is of this call alone, all others are answered; NULL: of all */
     struct fake_call *first, **last;
     bool stopping, answering;
-    json_t *log;           /* every message, in order */
-    enum node_life life;   /* of every node */
-    struct error no_place; /* kind ERROR_NONE: there is room */
-    size_t places;         /* how often one was asked for */
+    json_t *log;                                                             /* every message, in order */
+    enum node_life life;                                                     /* of every node */
+    struct error no_place;                                                   /* kind ERROR_NONE: there is room */
+    size_t places;                                                           /* how often one was asked for */
     char asked_node[SANDBOX_NODE_BYTES], asked_template[SANDBOX_WORD_BYTES]; /* the last time; "" any */
-    uint64_t incarnation;  /* of every node */
+    uint64_t incarnation;                                                    /* of every node */
     pthread_t node;
     struct kv *kv; /* the ledger's */
     struct ledger *ledger;
@@ -185,24 +185,25 @@ static void *fake_node(void *argument)
 
 static struct leasing *world_leasing(struct world *world)
 {
-    return leasing_new(&(struct leasing_options){.ledger = world->ledger,
-                                                 .master = &world->master,
-                                                 .deployment = "dep_aaaaaaaaaaaaaaaaaaaa",
-                                                 .nodes = {.context = world,
-                                                           .place = fake_place,
-                                                           .find = fake_find,
-                                                           .call = fake_call,
-                                                           .incarnation = fake_incarnation,
-                                                           .key_epoch = fake_key_epoch},
-                                                 .limits = {.ttl_default_s = 900,
-                                                            .ttl_max_s = 3600,
-                                                            .idle_timeout_s = 3600,
-                                                            .max_lifetime_s = 28800,
-                                                            .max_lifetime_max_s = 86400,
-                                                            .resources = {.cpu_milli = 1000, .memory_mb = 512, .disk_mb = 1024, .pids = 256}},
-                                                 .policy = {.snapshots_max = 5, .volumes_max = 3},
-                                                 .principals = world->principals,
-                                                 .wall_ms = world_clock});
+    return leasing_new(&(struct leasing_options){
+        .ledger = world->ledger,
+        .master = &world->master,
+        .deployment = "dep_aaaaaaaaaaaaaaaaaaaa",
+        .nodes = {.context = world,
+                  .place = fake_place,
+                  .find = fake_find,
+                  .call = fake_call,
+                  .incarnation = fake_incarnation,
+                  .key_epoch = fake_key_epoch},
+        .limits = {.ttl_default_s = 900,
+                   .ttl_max_s = 3600,
+                   .idle_timeout_s = 3600,
+                   .max_lifetime_s = 28800,
+                   .max_lifetime_max_s = 86400,
+                   .resources = {.cpu_milli = 1000, .memory_mb = 512, .disk_mb = 1024, .pids = 256}},
+        .policy = {.snapshots_max = 5, .volumes_max = 3},
+        .principals = world->principals,
+        .wall_ms = world_clock});
 }
 
 static enum kv_outcome nothing_rule(struct kv *kv UNUSED, void *argument UNUSED, struct error *err UNUSED)
