@@ -113,7 +113,7 @@ UNUSED_HELPER static size_t client_read_reply(int fd, char *to, size_t size)
     size_t used = 0, wanted = SIZE_MAX;
     while (used < wanted && used + 1 < size) {
         struct pollfd ready = {.fd = fd, .events = POLLIN};
-        if (poll(&ready, 1, 5000) <= 0)
+        if (poll(&ready, 1, 60000) <= 0)
             break;
         size_t room = wanted == SIZE_MAX ? 1 : wanted - used; /* byte by byte up to the body: never too much */
         if (room > size - 1 - used)
