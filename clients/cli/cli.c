@@ -96,8 +96,12 @@ bool cli_flush(struct error *err)
     return error_set_errno(err, errno == EPIPE ? ERROR_GONE : ERROR_DISK_FULL, "the output could not be written");
 }
 
-static const char *usual_hint(enum error_kind kind)
+static const char *usual_hint(const struct error *err)
 {
+    enum error_kind kind = err->kind;
+    if (kind == ERROR_NODE_UNREACHABLE && strstr(err->message, "certificate"))
+        return "say whom to trust by PARLEY_TLS_FINGERPRINT or --tls-fingerprint; `parley tls show` there tells the "
+               "authority's";
     if (kind == ERROR_NODE_UNREACHABLE)
         return "is it running? `sudo parley up -d` starts it, `sudo parley doctor` looks closer";
     if (kind == ERROR_UNAUTHENTICATED)
@@ -109,7 +113,7 @@ static const char *usual_hint(enum error_kind kind)
 
 int cli_fail_usual(const struct error *err, int status)
 {
-    return cli_fail(err, usual_hint(err->kind), status);
+    return cli_fail(err, usual_hint(err), status);
 }
 
 int cli_usage(const char *command, const char *format, ...)
@@ -145,8 +149,31 @@ void cli_print_age(char to[static 16], const char *time)
         snprintf(to, 16, "%" PRId64 "s", seconds);
     else if (seconds < 7200)
         snprintf(to, 16, "%" PRId64 "m", seconds / 60);
-    else
+    else if (seconds < 3 * 86400)
         snprintf(to, 16, "%" PRId64 "h", seconds / 3600);
+    else
+        snprintf(to, 16, "%" PRId64 "d", seconds / 86400);
+}
+
+bool cli_parse_seconds(const char *text, int64_t *seconds)
+{
+    static const struct {
+        char letter;
+        int64_t seconds;
+    } UNITS[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+    size_t length = strlen(text);
+    int64_t unit = 1;
+    uint64_t number = 0;
+    for (size_t i = 0; length > 1 && i < sizeof UNITS / sizeof *UNITS; i++) {
+        if (text[length - 1] == UNITS[i].letter) {
+            unit = UNITS[i].seconds;
+            length--;
+            break;
+        }
+    }
+    bool read = text_parse_u64(text, length, 315360000, &number);
+    *seconds = (int64_t)number * unit;
+    return read;
 }
 
 void cli_tell_grant(const struct grant *grant, bool verbose)

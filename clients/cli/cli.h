@@ -77,6 +77,9 @@ void cli_print_json(json_t *value);
 /** "3m", "2h" from `wall_ms` text (RFC 3339) to now, or until it; "-" when it is no time. */
 void cli_print_age(char to[static 16], const char *time);
 
+/** Reads seconds, or a number with s, m, h or d behind it: "90d". False: it is none. */
+bool cli_parse_seconds(const char *text, int64_t *seconds);
+
 /** Tells on stderr what the user must know of a grant that has come: a hint not followed, a token used elsewhere; when
  *  `verbose` also which sandbox and token it is. */
 void cli_tell_grant(const struct grant *grant, bool verbose);

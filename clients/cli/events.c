@@ -18,7 +18,12 @@ static const char HELP[] =
     "  --after ID         those after this one\n"
     "  --type T,...       only these: sandbox.created, exec.*, ... (16 at most)\n"
     "  --thread T, --sandbox NAME|ID, --principal P (admin)\n"
-    "  --all              everybody's (admin), else your own\n" CLI_COMMON_HELP "\nWith --json one object a line.\n";
+    "  --all              everybody's (admin), else your own\n" CLI_COMMON_HELP "\nWith --json one object a line.\n"
+    "Types: sandbox.created|ended|deleted|paused|resumed|updated, lease.ended, token.issued|refreshed|revoked|reused,\n"
+    "share.created|ended, exec.started|ended, code.started|ended, file.changed, snapshot.created|deleted, "
+    "volume.deleted,\n"
+    "request.refused, authentication.refused, and as the audit names them key.*, policy.*, incident.*, node.*,\n"
+    "webhook.*. A type that there is not is no error: it never comes.\n";
 
 struct events_options {
     struct cli_common common;

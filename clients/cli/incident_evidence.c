@@ -292,7 +292,7 @@ static int tell(const struct gathering *g, const char *path, bool json)
         cli_print_json(json_pack("{s:s, s:O}", "file", path, "missing", missing));
     } else {
         AUTO_FREE char *safe = cli_safe(path);
-        printf("%s: %zu suspects, %zu audit records\n", safe, json_array_size(g->suspects),
+        printf("%s: suspects: %zu, audit records: %zu\n", safe, json_array_size(g->suspects),
                json_object_size(g->records));
         json_array_foreach (missing, i, each) {
             AUTO_FREE char *what = cli_member(each, "what"), *why = cli_member(each, "why");

@@ -3,6 +3,7 @@
 
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
+#include "shared/base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -126,9 +127,15 @@ static void show_head(const json_t *incident)
     AUTO_FREE char *id = cli_member(incident, "id"), *state = cli_member(incident, "state");
     AUTO_FREE char *step = cli_member(incident, "step"), *reason = cli_member(incident, "reason");
     AUTO_FREE char *by = cli_member(incident, "opened_by"), *at = cli_member(incident, "opened_at");
-    AUTO_FREE char *frozen = cli_member(incident, "frozen");
+    AUTO_TEXT frozen = {0};
+    size_t i;
+    const json_t *each;
+    json_array_foreach (json_object_get(incident, "frozen"), i, each) {
+        AUTO_FREE char *name = cli_safe(json_string_value(each));
+        text_append_format(&frozen, "%s%s", i ? ", " : "", name);
+    }
     printf("%s  %s (%s)\n  reason   %s\n  opened   %s by %s\n  frozen   %s%s\n", id, state, step, reason, at, by,
-           frozen, strcmp(state, "closed") == 0 ? "  (lifted)" : "");
+           frozen.data ? frozen.data : "-", strcmp(state, "closed") == 0 ? "  (lifted)" : "");
 }
 
 static void renew_revocations(const struct place *place, json_t *incident)

@@ -24,7 +24,7 @@ static const char HELP[] =
     "                     With set they replace those it has; '' takes all away\n"
     "  --ttl S            let it run out after S seconds, or s, m, h, d: 90d; with set also: never\n"
     "  --note TEXT        what it is for\n"
-    "  --grace S          0 (default) to 86400\n"
+    "  --grace S          seconds, 0 (default) to 86400, or s, m, h: 1h\n"
     "  --key-file F       put the key's text into F (0600) instead of showing it\n" CLI_COMMON_HELP;
 
 struct keys_options {
@@ -37,27 +37,6 @@ struct keys_options {
 
 /* --- options --- */
 
-static bool parse_seconds(const char *text, int64_t *seconds)
-{
-    static const struct {
-        char letter;
-        int64_t seconds;
-    } UNITS[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
-    size_t length = strlen(text);
-    int64_t unit = 1;
-    uint64_t number = 0;
-    for (size_t i = 0; length > 1 && i < sizeof UNITS / sizeof *UNITS; i++) {
-        if (text[length - 1] == UNITS[i].letter) {
-            unit = UNITS[i].seconds;
-            length--;
-            break;
-        }
-    }
-    bool read = text_parse_u64(text, length, 315360000, &number);
-    *seconds = (int64_t)number * unit;
-    return read;
-}
-
 static int take_ttl(struct keys_options *options, const char *text)
 {
     int64_t seconds = 0;
@@ -65,7 +44,7 @@ static int take_ttl(struct keys_options *options, const char *text)
         json_object_set_new(options->body, "expires_at", json_null());
         return CLI_OK;
     }
-    if (!parse_seconds(text, &seconds) || seconds == 0)
+    if (!cli_parse_seconds(text, &seconds) || seconds == 0)
         return cli_usage("keys", "--ttl wants seconds, or a number with s, m, h or d; not \"%s\"", text);
     json_object_set_new(options->body, "ttl", json_integer(seconds));
     return CLI_OK;
@@ -111,7 +90,7 @@ static int take(struct keys_options *options, int option, const char *text)
         return CLI_OK;
     default:
         options->grace_given = true;
-        return parse_seconds(text, &options->grace_s)
+        return cli_parse_seconds(text, &options->grace_s)
                    ? CLI_OK
                    : cli_usage("keys", "--grace wants seconds, or a number with s, m, h or d; not \"%s\"", text);
     }

@@ -20,7 +20,8 @@ static const char HELP[] =
     "`show` prints {} while none was set: then what the settings say holds, which --defaults prints.\n"
     "`set` takes the place of the version there is, or fails when that is not N.\n"
     "`why` makes nothing: it says of each rule what would be asked, what is allowed, and where that is written. Of\n"
-    "yourself; admins may ask about every role and principal. Exit status 1: something would be refused.\n\n"
+    "yourself; admins may ask about every role and principal. OK is yes, no (it would be refused) or cut (it is given\n"
+    "with no more than what is allowed). Exit status 1: something would be refused.\n\n"
     "  --as ROLE          user or admin (default: your own; of another principal: user)\n"
     "  --principal P      of that principal; admins only\n"
     "  --actor WHO        human (default) or agent\n"
@@ -134,10 +135,10 @@ static void print_rule(const json_t *rule)
     AUTO_FREE char *where = cli_member(rule, "where"), *asked = value_text(json_object_get(rule, "asked"), "-");
     AUTO_FREE char *allowed = value_text(json_object_get(rule, "allowed"), "any");
     if (json_is_integer(used))
-        printf("%-4s %-24s %-20s of %s, %lld used  (%s)\n", verdict, name, asked, allowed, json_integer_value(used),
+        printf("%-4s %-36s %-20s %s, %lld used  (%s)\n", verdict, name, asked, allowed, json_integer_value(used),
                where);
     else
-        printf("%-4s %-24s %-20s of %s  (%s)\n", verdict, name, asked, allowed, where);
+        printf("%-4s %-36s %-20s %s  (%s)\n", verdict, name, asked, allowed, where);
 }
 
 static int why(const struct policy_options *options, const struct place *place)
@@ -154,7 +155,7 @@ static int why(const struct policy_options *options, const struct place *place)
     if (options->common.json) {
         cli_print_json(json_incref(reply));
     } else {
-        printf("%-4s %-24s %-20s %s\n", "", "RULE", "ASKED", "ALLOWED");
+        printf("%-4s %-36s %-20s %s\n", "OK", "RULE", "ASKED", "ALLOWED (WHERE)");
         json_array_foreach (json_object_get(reply, "rules"), i, each)
             print_rule(each);
     }

@@ -122,8 +122,9 @@ static void print_summary(FILE *to, const json_t *sandboxes, enum top_order orde
         const char *state = json_string_value(json_object_get(one, "state"));
         paused += state && strcmp(state, "paused") == 0;
     }
-    fprintf(to, "%zu sandboxes, %zu paused; by %s   c cpu  m memory  d disk  p pids  l time left  n name  q quit\n",
-            json_array_size(sandboxes), paused, ORDERS[order]);
+    fprintf(to, "%zu sandboxes, %zu paused; %s%s   c cpu  m memory  d disk  p pids  l time left  n name  q quit\n",
+            json_array_size(sandboxes), paused, order == TOP_ROWS ? "as listed" : "by ",
+            order == TOP_ROWS ? "" : ORDERS[order]);
 }
 
 /* As many lines as there is room for, each cleared to its end; raw terminals want a return before each line feed. */

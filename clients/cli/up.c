@@ -22,9 +22,9 @@
 static const char HELP[] =
     "usage: parley up [-d] [--port N] [--state DIR]\n\n"
     "Starts the negotiator on port N (default 8700) and sandboxd on N+1, both on 127.0.0.1, restarts what dies, and\n"
-    "writes the CLI's config.json when there is none. With STATE/tls (`parley tls init`) both speak TLS. As root "
-    "(sudo); or as an ordinary user with subordinate ids and\n"
-    "cgroups of its own, then rootless: `parley doctor` says what is missing. Again: harmless.\n\n"
+    "writes the CLI's config.json when there is none. With STATE/tls (`parley tls init`) both speak TLS. As root\n"
+    "(sudo); or as an ordinary user with subordinate ids and cgroups of its own, then rootless:\n"
+    "`parley doctor` says what is missing. Again: harmless.\n\n"
     "  -d                 in the background; logs go to STATE/log/\n"
     "  --port N           1024..65534\n" CLI_COMMON_HELP;
 

@@ -15,9 +15,10 @@ static const char HELP[] =
     "       parley webhooks show ID                   one of them, and its last attempts\n"
     "       parley webhooks test ID                   send a webhook.test now, and say what came of it\n"
     "       parley webhooks enable|disable ID         nothing that was not delivered is left out\n"
-    "       parley webhooks rotate ID [--grace S]     another secret; both sign for S seconds (default 86400)\n"
+    "       parley webhooks rotate ID [--grace S]     another secret; both sign for S seconds (default 24h, at most "
+    "7d)\n"
     "       parley webhooks rm ID                     send nothing there any more\n\n"
-    "  --type T,...       sandbox.created, exec.*, ...; default: all events\n"
+    "  --type T,...       sandbox.created, exec.*, ... (`parley events --help` lists them); default: all events\n"
     "  --all              with add: everybody's events (admin)\n"
     "  --secret-file F    put the secret into F (0600) instead of showing it\n" CLI_COMMON_HELP;
 
@@ -49,6 +50,18 @@ static void print_row(const json_t *hook)
                         : "good",
            attempts, url);
     printf("%s%s\n", strcmp(why, "-") == 0 ? "" : "  ", strcmp(why, "-") == 0 ? "" : why);
+}
+
+static void print_types(const json_t *hook)
+{
+    size_t i;
+    const json_t *each, *types = json_object_get(hook, "types");
+    printf("  types:");
+    json_array_foreach (types, i, each) {
+        AUTO_FREE char *type = cli_safe(json_string_value(each));
+        printf(" %s", type);
+    }
+    printf("%s\n", json_array_size(types) ? "" : " all");
 }
 
 static int list(const struct hooks_options *options, const struct place *place)
@@ -125,10 +138,10 @@ static int add(const struct hooks_options *options, const struct place *place, c
 static int rotate(const struct hooks_options *options, const struct place *place, const char *id)
 {
     json_t *reply = NULL, *body = json_object();
-    uint64_t grace = 0;
-    if (options->grace && !text_parse_u64(options->grace, strlen(options->grace), 604800, &grace)) {
+    int64_t grace = 0;
+    if (options->grace && !cli_parse_seconds(options->grace, &grace)) {
         json_decref(body);
-        return cli_usage("webhooks", "--grace wants 0 to 604800 seconds");
+        return cli_usage("webhooks", "--grace wants seconds, or a number with s, m, h or d");
     }
     if (options->grace)
         json_object_set_new(body, "grace", json_integer((json_int_t)grace));
@@ -159,7 +172,7 @@ static int show(const struct hooks_options *options, const struct place *place, 
         if (options->common.json)
             cli_print_json(json_incref(hook));
         else
-            print_row(hook);
+            print_row(hook), print_types(hook);
         json_array_foreach (json_object_get(attempts, "deliveries"), index, attempt) {
             if (!options->common.json)
                 print_attempt(attempt);

@@ -39,6 +39,8 @@ static const struct naming DONE[] = {
     {"chmod", "file.changed"},
     {"edit", "file.changed"},
     {"archive.put", "file.changed"},
+    {"share", "share.created"},
+    {"share.end", "share.ended"},
     {"webhook.create", "webhook.created"},
     {"webhook.update", "webhook.updated"},
     {"webhook.delete", "webhook.deleted"},

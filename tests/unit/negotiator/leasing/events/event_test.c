@@ -50,6 +50,8 @@ static void test_types(void)
     CHECK_TEXT(type_of("refresh", "refused", 409), "token.reused");
     CHECK_TEXT(type_of("authenticate", "refused", 401), "authentication.refused");
     CHECK_TEXT(type_of("exec.end", "ok", 0), "exec.ended");
+    CHECK_TEXT(type_of("share", "ok", 201), "share.created");
+    CHECK_TEXT(type_of("share.end", "ok", 200), "share.ended");
     CHECK_TEXT(type_of("node.lost", "ok", 200), "node.lost");
     CHECK_TEXT(type_of("read", "ok", 200), "");
     /* A node's word gets into no line of a stream. */
