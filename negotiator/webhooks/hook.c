@@ -86,19 +86,21 @@ static void disable(struct hook *hook, const char *why)
     note(hook);
 }
 
-static bool may(const struct hook *hook)
+static bool may(const struct hook *hook, bool as_admin)
 {
     const struct courier_options *options = &hook->courier->options;
-    return options->may == NULL || options->may(options->context, hook->row.principal, hook->row.all);
+    return options->may == NULL || options->may(options->context, hook->row.principal, as_admin);
 }
 
 static void send_event(struct hook *hook, const json_t *event)
 {
     struct courier *courier = hook->courier;
     struct error err = {0};
-    if (!may(hook)) {
+    struct webhook row = hook->row;
+    row.is_admins = row.is_admins && may(hook, true); /* who is no admin any more reaches what a user may */
+    if (!may(hook, row.all)) {
         disable(hook, "its owner may not get these events any more");
-    } else if (!delivery_start(&hook->delivery, courier->options.leasing, &hook->row, event, courier->options.hosts,
+    } else if (!delivery_start(&hook->delivery, courier->options.leasing, &row, event, courier->options.hosts,
                                &err) ||
                curl_multi_add_handle(courier->multi, hook->delivery.curl) != CURLM_OK) {
         delivery_done(&hook->delivery);

@@ -228,6 +228,19 @@ class Webhooks(unittest.TestCase):
             self.assertIn("may not", self.look(webhook, lambda now: not now["enabled"])["reason"])
             self.assertEqual(len(receiver.got), before)
 
+    def test_who_is_no_admin_any_more_reaches_what_a_user_may(self):
+        made = self.deployment.request("POST", "/keys", {"principal": "mel", "role": "admin"}).json
+        with Receiver() as receiver:
+            webhook = self.make(receiver.url, token=made["api_key"], types=["sandbox.created"])
+            self.deployment.request("POST", "/threads/mel-1/sandbox", {}, token=made["api_key"])
+            receiver.wait(lambda bodies: len(bodies) >= 1)
+            self.assertEqual(self.deployment.request("PATCH", "/keys/" + made["key"]["id"], {"role": "user"}).status, 200)
+            before = len(receiver.got)
+            self.deployment.request("POST", "/threads/mel-2/sandbox", {}, token=made["api_key"])
+            self.look(webhook, lambda now: "failing_since" in now)
+            self.assertEqual(len(receiver.got), before)
+        self.deployment.request("DELETE", f"/webhooks/{webhook['id']}")
+
     def test_a_lesser_key_of_its_owner_cannot_send_everybodys_events_elsewhere(self):
         webhook = self.make(self.listed.url, all=True)
         lesser = self.deployment.request("POST", "/keys", {"principal": webhook["principal"], "role": "user"}).json
