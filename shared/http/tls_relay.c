@@ -425,7 +425,10 @@ static bool expect(SSL *ssl, const char *name)
     if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name) == 1)
         return true;
     ERR_clear_error();
-    return SSL_set1_host(ssl, name) == 1 && SSL_set_tlsext_host_name(ssl, name) == 1;
+    /* What SSL_set_tlsext_host_name does, without its cast of a const; OpenSSL copies the name. */
+    AUTO_FREE char *copy = memory_string(name);
+    return SSL_set1_host(ssl, name) == 1 &&
+           SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, copy) == 1;
 }
 
 int http_tls_relay_dial(struct http_worker *worker, int fd, const char *name)
