@@ -80,6 +80,7 @@ def connect_http(parts, timeout=30):
 
 class Deployment:
     programs = BIN
+    tls = False
 
     def __init__(self, start=True, programs=BIN, tls=OVER_TLS, **environment):
         self.tls = tls

@@ -78,7 +78,7 @@ class Tmux:
         mark = f"{time.monotonic_ns():x}"
         self.line(name, f"{command}; echo end-''{mark}")
         screen = self.wait(name, rf"^end-{mark}", seconds)
-        lines = screen.split("\n")
+        lines = [line.rstrip() for line in screen.split("\n")]
         at = lines.index(f"end-{mark}")
         first = max(i for i in range(at) if f"''{mark}" in lines[i]) + 1
         return "\n".join(lines[first:at])

@@ -381,7 +381,7 @@ static UNUSED int rig_count_cgroups(const struct rig *rig)
 /** Until run/ holds that many directories; false when it never does. */
 static UNUSED bool rig_wait_cgroups(const struct rig *rig, int count)
 {
-    for (int i = 0; i < 500; i++) {
+    for (int i = 0; i < 6000; i++) {
         if (rig_count_cgroups(rig) == count)
             return true;
         usleep(10000);
