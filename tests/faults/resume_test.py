@@ -79,8 +79,8 @@ class Resume(unittest.TestCase):
             self.assertIn(status, (200, 201), data)
             self.held.discard(name)
 
-    def follow_once(self, name, collected, killer):
-        """Reads events from the offset on until the connection breaks; the exit event if it came."""
+    def follow_once(self, name, collected, killer, until):
+        """Reads events from the offset on until the connection breaks, or it has taken too long; the exit event if it came."""
         path = f"/s/{SANDBOX}/processes/{name}/output?follow=1&drive=1&stdout_offset={len(collected)}"
         # HTTP/1.1: what ends without its last chunk is cut orderly; without chunks only a reset tells, and that loses
         # what the kernel still holds.
@@ -93,7 +93,7 @@ class Resume(unittest.TestCase):
                     self.fail(reply.read())
                 return None
             self.release(name)
-            while (line := reply.readline()).endswith(b"\n"):
+            while time.monotonic() < until and (line := reply.readline()).endswith(b"\n"):
                 event = json.loads(line)
                 self.assertNotIn(event["type"], ("gap", "error"), event)
                 if event["type"] == "stdout":
@@ -112,7 +112,7 @@ class Resume(unittest.TestCase):
         collected, until = bytearray(), time.monotonic() + SECONDS
         while time.monotonic() < until:
             try:
-                end = self.follow_once(name, collected, killer)
+                end = self.follow_once(name, collected, killer, until)
             except (OSError, ValueError):
                 end = None
             if end:
@@ -120,7 +120,8 @@ class Resume(unittest.TestCase):
             if killer.failure:
                 raise killer.failure
             time.sleep(0.01)
-        self.fail("no exit seen\n" + self.alone.logs())
+        status, view = self.alone.verb("GET", f"/processes/{name}", None, self.token)
+        self.fail(f"no exit seen; fed: {getattr(self, 'fed', None)!r}; {status} {view}\n" + self.alone.logs())
 
     def check_numbers(self, text, end, count, newline="\n"):
         self.assertEqual(end["exit_code"], 0)
