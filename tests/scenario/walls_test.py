@@ -13,7 +13,7 @@ from parley_testing import token as tokens  # noqa: E402
 class Walls(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.deployment = Deployment()
+        cls.deployment = Deployment(PARLEY_AUTH_FAILURES_PER_MINUTE="0")
         cls.addClassCleanup(cls.deployment.close)
         cls.grant = cls.deployment.negotiate("walls")
         cls.other = cls.deployment.negotiate("walls-other")
