@@ -40,7 +40,7 @@ def plain(reply, *names):
 class Foreign(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.deployment = Deployment()
+        cls.deployment = Deployment(PARLEY_AUTH_FAILURES_PER_MINUTE="0")
         cls.addClassCleanup(cls.deployment.close)
         cls.secret = "SECRET-" + secrets.token_hex(8)
         cls.mine = cls.deployment.negotiate("mine")

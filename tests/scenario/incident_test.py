@@ -322,6 +322,10 @@ class Incident(unittest.TestCase):
         self.assertEqual(made.status, 201, made)
         path = "/incidents/" + made.json["incident"]["id"]
         self.wait_until(lambda: self.ask("GET", path).json["incident"]["step"] == "done")
+        self.assertEqual([one["id"] for one in self.ask("GET", "/incidents").json["incidents"]][0], made.json["incident"]["id"])
+        suspects = self.ask("GET", path + "/suspects")
+        self.assertEqual(suspects.status, 200, suspects)
+        self.assertIn(grant["sandbox"]["id"], suspects.body.decode())
         self.assertEqual(self.use(grant), 200)
         self.run_in(grant, "for i in $(seq 2500); do : > /workspace/f$i; done")
         found, position = set(), None
