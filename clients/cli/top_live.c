@@ -172,14 +172,14 @@ static void on_resize(int number UNUSED)
 }
 
 /* Until a key comes, the size changes, or it is time; the key, 0 for none. */
-static char wait_key(bool has_keys, uint64_t until_ns)
+static char wait_key(bool has_keys, uint64_t until_ns, const sigset_t *waiting)
 {
     fflush(stdout);
-    uint64_t now = clock_boot_ns();
-    int left_ms = now < until_ns ? (int)((until_ns - now) / 1000000) + 1 : 0;
+    uint64_t now = clock_boot_ns(), left_ns = now < until_ns ? until_ns - now : 0;
+    const struct timespec left = {.tv_sec = (time_t)(left_ns / 1000000000), .tv_nsec = (long)(left_ns % 1000000000)};
     struct pollfd keys = {.fd = has_keys ? STDIN_FILENO : -1, .events = POLLIN};
     char key = 0;
-    if (poll(&keys, 1, left_ms) <= 0 || keys.revents == 0)
+    if (ppoll(&keys, 1, &left, waiting) <= 0 || keys.revents == 0)
         return 0;
     return read(STDIN_FILENO, &key, 1) == 1 ? key : 'q';
 }
@@ -197,9 +197,14 @@ static enum top_order order_of(char key, enum top_order order)
 int top_live(const struct place *place, enum top_order order, unsigned interval_s)
 {
     struct error err = {0}, ignored = {0};
-    const struct sigaction resized = {.sa_handler = on_resize}; /* it only interrupts poll */
+    const struct sigaction resized = {.sa_handler = on_resize};
+    sigset_t size, waiting; /* a resize comes only while we wait: never in the middle of a page, and none is lost */
     bool has_keys = isatty(STDIN_FILENO) && local_tty_enter(LOCAL_TTY_RAW, &ignored), is_over = false;
     json_t *before = NULL;
+    (void)sigemptyset(&size);
+    (void)sigaddset(&size, SIGWINCH);
+    (void)sigprocmask(SIG_BLOCK, &size, &waiting);
+    (void)sigdelset(&waiting, SIGWINCH);
     (void)sigaction(SIGWINCH, &resized, NULL);
     while (!is_over) {
         unsigned columns = 0, rows = 0;
@@ -207,10 +212,11 @@ int top_live(const struct place *place, enum top_order order, unsigned interval_
             rows = 24;
         if (!top_page(place, order, rows, &before, &err))
             break;
-        char key = wait_key(has_keys, clock_boot_ns() + interval_s * UINT64_C(1000000000));
+        char key = wait_key(has_keys, clock_boot_ns() + interval_s * UINT64_C(1000000000), &waiting);
         is_over = key == 'q' || key == CTRL_C;
         order = order_of(key, order);
     }
+    (void)sigprocmask(SIG_UNBLOCK, &size, NULL);
     json_decref(before);
     local_tty_leave();
     return is_over ? CLI_OK : cli_fail_usual(&err, CLI_FAILED);
