@@ -337,6 +337,8 @@ class Observed(unittest.TestCase):
         self.assertEqual(self.deployment.cli("top", "--sort", "beauty").returncode, 2)
 
     def test_top_lives(self):
+        for name in ("one-line", "two-lines", "three-lines"):  # more than a small terminal has room for
+            self.deployment.negotiate(name, name=name)
         child, leader = self.on_terminal("--sort", "cpu", "--interval", "30")
         said = self.see(leader, b"seen")
         said += self.see(leader, b"\x1b[?7h") if b"\x1b[?7h" not in said else b""
