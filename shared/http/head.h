@@ -53,5 +53,6 @@ bool http_percent_decode_bytes(char *to, const char *from, size_t length) MUST_U
 /** As that; '+' is a blank when `is_query`, and false on invalid UTF-8 too. */
 bool http_percent_decode(char *to, const char *from, size_t length, bool is_query) MUST_USE;
 
-/** Cuts up and decodes `query` in place into pairs[HTTP_QUERY_MAX]. A repeated name is ERROR_INVALID. */
-bool http_query_parse(char *query, struct http_pair *pairs, size_t *count, struct error *err) MUST_USE;
+/** Cuts up and decodes `query` in place into pairs[HTTP_QUERY_MAX]. A repeated name is ERROR_INVALID; if they may be,
+ *  only a repeated `token` is. */
+bool http_query_parse(char *query, bool may_repeat, struct http_pair *pairs, size_t *count, struct error *err) MUST_USE;

@@ -72,7 +72,7 @@ static bool is_repeated(const struct http_pair *pairs, size_t count, const char 
     return false;
 }
 
-bool http_query_parse(char *query, struct http_pair *pairs, size_t *count, struct error *err)
+bool http_query_parse(char *query, bool may_repeat, struct http_pair *pairs, size_t *count, struct error *err)
 {
     size_t found = 0;
     for (char *next = query; next != NULL;) {
@@ -92,7 +92,7 @@ bool http_query_parse(char *query, struct http_pair *pairs, size_t *count, struc
             return error_set(err, ERROR_INVALID, "the query has a broken percent escape, a NUL or is not UTF-8");
         if (found == HTTP_QUERY_MAX)
             return error_set(err, ERROR_INVALID, "the query has over %d parameters", HTTP_QUERY_MAX);
-        if (is_repeated(pairs, found, name))
+        if ((!may_repeat || strcmp(name, "token") == 0) && is_repeated(pairs, found, name))
             return error_set(err, ERROR_INVALID, "a query parameter is given twice");
         pairs[found++] = (struct http_pair){name, value};
     }

@@ -144,7 +144,8 @@ static bool read_query(struct http_request *request, struct error *err)
     if ((request->match.route->carriers & HTTP_PROXIES) != 0)
         return http_proxy_find_token(request, err);
     request->query_came = memory_string(request->head.query); /* what follows cuts it up */
-    return http_query_parse(request->head.query, request->query, &request->query_count, err);
+    bool may_repeat = (request->match.route->carriers & HTTP_REPEATS) != 0;
+    return http_query_parse(request->head.query, may_repeat, request->query, &request->query_count, err);
 }
 
 bool http_request_read_head(struct http_request *request, const char *data, size_t length, struct error *err)

@@ -20,13 +20,18 @@ const char *http_request_parameter(const struct http_request *request, const cha
     return http_match_parameter(&request->match, name);
 }
 
-const char *http_request_query(const struct http_request *request, const char *name)
+const char *http_request_query_nth(const struct http_request *request, const char *name, size_t nth)
 {
     for (size_t i = 0; i < request->query_count; i++) {
-        if (strcmp(request->query[i].name, name) == 0)
+        if (strcmp(request->query[i].name, name) == 0 && nth-- == 0)
             return request->query[i].value;
     }
     return NULL;
+}
+
+const char *http_request_query(const struct http_request *request, const char *name)
+{
+    return http_request_query_nth(request, name, 0);
 }
 
 const char *http_request_header(const struct http_request *request, const char *name)

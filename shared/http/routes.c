@@ -108,7 +108,9 @@ static bool compile(struct pattern *pattern, const struct http_route *route, con
     }
     if (parameters > HTTP_PARAMETERS_MAX)
         return error_set(err, ERROR_INVALID, "it has over %d parameters", HTTP_PARAMETERS_MAX);
-    if ((route->carriers & ~(unsigned)(HTTP_POURS | HTTP_PROXIES | HTTP_UNLIMITED | HTTP_LIMITED)) == 0 && route->needs != NULL)
+    if ((route->carriers & ~(unsigned)(HTTP_POURS | HTTP_PROXIES | HTTP_UNLIMITED | HTTP_LIMITED | HTTP_REPEATS)) ==
+            0 &&
+        route->needs != NULL)
         return error_set(err, ERROR_INVALID, "it needs a credential and takes no carrier");
     return true;
 }

@@ -41,7 +41,9 @@ enum http_carrier {
     /* Nor this: http_limits.per_minute is not for it. */
     HTTP_UNLIMITED = 1 << 8,
     /* Nor this: http_limits.per_minute is for it although it needs nothing. */
-    HTTP_LIMITED = 1 << 9
+    HTTP_LIMITED = 1 << 9,
+    /* Nor this: a query parameter other than `token` may be given several times; http_request_query is the first. */
+    HTTP_REPEATS = 1 << 16
 };
 
 /** One row of a dialect's table. */
@@ -145,8 +147,10 @@ const char *http_request_path(const struct http_request *request) MUST_USE;
  *  refused with 400 before. A {name...} is any bytes but NUL, perhaps no UTF-8, without the slash at its end; "" or
  *  segments that are not empty, `.` or `..`. NULL when the route has none of that name. */
 const char *http_request_parameter(const struct http_request *request, const char *name) MUST_USE;
-/** A query parameter, decoded; NULL when missing. A repeated one was refused with 400. */
+/** A query parameter, decoded; NULL when missing. A repeated one was refused with 400 (but see HTTP_REPEATS). */
 const char *http_request_query(const struct http_request *request, const char *name) MUST_USE;
+/** Of a route with HTTP_REPEATS: the nth one of that name, from 0; NULL when there are no more. */
+const char *http_request_query_nth(const struct http_request *request, const char *name, size_t nth) MUST_USE;
 /** Whether the query has only parameters of these names (the last is NULL): ERROR_INVALID names another. */
 bool http_request_query_only(const struct http_request *request, const char *const *names, struct error *err) MUST_USE;
 /** A header by lower-case name; NULL when missing. Those that must not be repeated (head.c, ONCE): 400 before. */

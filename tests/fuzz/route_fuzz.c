@@ -80,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t count = 0;
         struct http_match match = {0};
         char allow[HTTP_ALLOW_BYTES];
-        if (http_query_parse(head.query, query, &count, &err) &&
+        if (http_query_parse(head.query, false, query, &count, &err) &&
             http_routes_find(routes, head.method, head.path, &match, allow, &err))
             check_match(&head, &match);
         http_match_done(&match);

@@ -175,7 +175,7 @@ static void test_query(void)
     struct http_pair pairs[HTTP_QUERY_MAX];
     size_t count = 0;
     struct error err = {0};
-    CHECK(http_query_parse(query, pairs, &count, &err));
+    CHECK(http_query_parse(query, false, pairs, &count, &err));
     CHECK(count == 5);
     CHECK_TEXT(pairs[1].value, "+ c");
     CHECK_TEXT(pairs[3].name, "flag");
@@ -183,12 +183,16 @@ static void test_query(void)
     CHECK_TEXT(pairs[4].name, "\u00e9");
     char twice[] = "a=1&%61=2";
     count = 77;
-    CHECK(!http_query_parse(twice, pairs, &count, &err) && count == 77);
+    CHECK(!http_query_parse(twice, false, pairs, &count, &err) && count == 77);
+    char again[] = "a=1&a=2&b=3&a=4", tokens[] = "a=1&token=x&a=2&token=x";
+    CHECK(http_query_parse(again, true, pairs, &count, &err) && count == 4);
+    CHECK_TEXT(pairs[3].value, "4");
+    CHECK(!http_query_parse(tokens, true, pairs, &count, &err));
     char many[400] = "a0";
     for (int i = 1; i < 66; i++)
         sprintf(many + strlen(many), "&a%d", i);
-    CHECK(!http_query_parse(many, pairs, &count, &err));
-    CHECK(http_query_parse(NULL, pairs, &count, &err) && count == 0);
+    CHECK(!http_query_parse(many, false, pairs, &count, &err));
+    CHECK(http_query_parse(NULL, false, pairs, &count, &err) && count == 0);
 }
 
 int main(void)
