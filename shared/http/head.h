@@ -7,9 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HTTP_HEAD_MAX_BYTES 65536
-#define HTTP_FIELDS_MAX     100
-#define HTTP_QUERY_MAX      64
+#define HTTP_HEAD_MAX_BYTES    65536
+#define HTTP_FIELDS_MAX        100
+#define HTTP_QUERY_MAX         64
+#define HTTP_QUERY_REPEATS_MAX 1024 /* where names may come again */
 
 struct http_pair {
     const char *name, *value;
@@ -54,5 +55,5 @@ bool http_percent_decode_bytes(char *to, const char *from, size_t length) MUST_U
 bool http_percent_decode(char *to, const char *from, size_t length, bool is_query) MUST_USE;
 
 /** Cuts up and decodes `query` in place into pairs[HTTP_QUERY_MAX]. A repeated name is ERROR_INVALID; if they may be,
- *  only a repeated `token` is. */
+ *  only a repeated `token` is, and there is room for HTTP_QUERY_REPEATS_MAX. */
 bool http_query_parse(char *query, bool may_repeat, struct http_pair *pairs, size_t *count, struct error *err) MUST_USE;

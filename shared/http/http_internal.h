@@ -202,7 +202,9 @@ struct http_request {
     struct http_head head;
     struct http_chunks framing; /* of a chunked body that is held: as far as it was judged */
     struct http_match match;
-    struct http_pair query[HTTP_QUERY_MAX];
+    struct http_pair *query; /* few_pairs; or many_pairs, where names may come again */
+    struct http_pair few_pairs[HTTP_QUERY_MAX];
+    struct http_pair *many_pairs;
     size_t query_count;
     const char *credential;
     char *late_credential;   /* what a handler judged */

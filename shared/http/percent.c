@@ -74,7 +74,7 @@ static bool is_repeated(const struct http_pair *pairs, size_t count, const char 
 
 bool http_query_parse(char *query, bool may_repeat, struct http_pair *pairs, size_t *count, struct error *err)
 {
-    size_t found = 0;
+    size_t found = 0, room = may_repeat ? HTTP_QUERY_REPEATS_MAX : HTTP_QUERY_MAX;
     for (char *next = query; next != NULL;) {
         char *name = next;
         next = strchr(name, '&');
@@ -90,8 +90,8 @@ bool http_query_parse(char *query, bool may_repeat, struct http_pair *pairs, siz
         if (!http_percent_decode(name, name, strlen(name), true) ||
             !http_percent_decode(value, value, strlen(value), true))
             return error_set(err, ERROR_INVALID, "the query has a broken percent escape, a NUL or is not UTF-8");
-        if (found == HTTP_QUERY_MAX)
-            return error_set(err, ERROR_INVALID, "the query has over %d parameters", HTTP_QUERY_MAX);
+        if (found == room)
+            return error_set(err, ERROR_INVALID, "the query has over %zu parameters", room);
         if ((!may_repeat || strcmp(name, "token") == 0) && is_repeated(pairs, found, name))
             return error_set(err, ERROR_INVALID, "a query parameter is given twice");
         pairs[found++] = (struct http_pair){name, value};

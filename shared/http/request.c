@@ -46,6 +46,7 @@ static void begin_trace(struct http_request *request)
 struct http_request *http_request_new(struct http_connection *connection)
 {
     struct http_request *request = memory_new(sizeof *request);
+    request->query = request->few_pairs;
     request->worker = connection->worker;
     request->connection = connection;
     request->began_ns = clock_monotonic_ns();
@@ -145,6 +146,8 @@ static bool read_query(struct http_request *request, struct error *err)
         return http_proxy_find_token(request, err);
     request->query_came = memory_string(request->head.query); /* what follows cuts it up */
     bool may_repeat = (request->match.route->carriers & HTTP_REPEATS) != 0;
+    if (may_repeat)
+        request->query = request->many_pairs = memory_array(HTTP_QUERY_REPEATS_MAX, sizeof *request->many_pairs);
     return http_query_parse(request->head.query, may_repeat, request->query, &request->query_count, err);
 }
 
@@ -293,6 +296,7 @@ void http_request_free(struct http_request *request)
     free(request->protocol_bearer);
     free(request->late_credential);
     free(request->query_came);
+    free(request->many_pairs);
     free(request->query_token);
     http_pour_done(request);
     http_file_done(request);

@@ -70,32 +70,47 @@ static bool is_too_deep(const char *text, size_t size)
     return false;
 }
 
-json_t *http_request_json(const struct http_request *request, struct error *err)
+static json_t *read_json(const char *body, size_t size, struct error *err)
 {
-    size_t size;
-    const char *body = http_request_body(request, &size);
-    if (size == 0)
-        return json_object();
     if (is_too_deep(body, size)) {
         error_set(err, ERROR_INVALID, "the body's JSON is nested over %d deep", JSON_DEPTH_MAX);
         return NULL;
     }
     json_error_t json_error;
-    json_t *object = json_loadb(body, size, JSON_REJECT_DUPLICATES, &json_error);
-    if (object == NULL) {
+    json_t *value = json_loadb(body, size, JSON_REJECT_DUPLICATES, &json_error);
+    if (value == NULL) {
         /* jansson's text quotes the body, which may hold a secret. */
         const char *what =
             json_error_code(&json_error) == json_error_duplicate_key ? "has a key twice" : "is not valid";
         error_set(err, ERROR_INVALID, "the body's JSON %s at line %d, column %d", what, json_error.line,
                   json_error.column);
+    }
+    return value;
+}
+
+static json_t *read_json_of(const struct http_request *request, json_type type, struct error *err)
+{
+    size_t size;
+    const char *body = http_request_body(request, &size);
+    if (size == 0)
+        return type == JSON_ARRAY ? json_array() : json_object();
+    json_t *value = read_json(body, size, err);
+    if (value != NULL && json_typeof(value) != type) {
+        json_decref(value);
+        error_set(err, ERROR_INVALID, "the body is not a JSON %s", type == JSON_ARRAY ? "array" : "object");
         return NULL;
     }
-    if (!json_is_object(object)) {
-        json_decref(object);
-        error_set(err, ERROR_INVALID, "the body is not a JSON object");
-        return NULL;
-    }
-    return object;
+    return value;
+}
+
+json_t *http_request_json(const struct http_request *request, struct error *err)
+{
+    return read_json_of(request, JSON_OBJECT, err);
+}
+
+json_t *http_request_json_array(const struct http_request *request, struct error *err)
+{
+    return read_json_of(request, JSON_ARRAY, err);
 }
 
 const char *http_request_remote(const struct http_request *request)

@@ -42,7 +42,8 @@ enum http_carrier {
     HTTP_UNLIMITED = 1 << 8,
     /* Nor this: http_limits.per_minute is for it although it needs nothing. */
     HTTP_LIMITED = 1 << 9,
-    /* Nor this: a query parameter other than `token` may be given several times; http_request_query is the first. */
+    /* Nor this: a query parameter other than `token` may be given several times; http_request_query is the first.
+     * There may be 1024 in all. */
     HTTP_REPEATS = 1 << 16
 };
 
@@ -166,6 +167,8 @@ const char *http_request_body(const struct http_request *request, size_t *size) 
 /** The body as one JSON object (RFC 8259; duplicate keys, depth over 32, NUL in text: ERROR_INVALID). An empty body is
  *  {}. The caller owns a reference. */
 json_t *http_request_json(const struct http_request *request, struct error *err) MUST_USE;
+/** The same of a body that is one JSON array; an empty body is []. */
+json_t *http_request_json_array(const struct http_request *request, struct error *err) MUST_USE;
 /** Whose request it is, as text: the peer's address, "127.0.0.1", or what proxies that are trusted say; "?": none. */
 const char *http_request_remote(const struct http_request *request) MUST_USE;
 /** Whether its bytes came by TLS that ends here. */

@@ -185,9 +185,14 @@ static void test_query(void)
     count = 77;
     CHECK(!http_query_parse(twice, false, pairs, &count, &err) && count == 77);
     char again[] = "a=1&a=2&b=3&a=4", tokens[] = "a=1&token=x&a=2&token=x";
-    CHECK(http_query_parse(again, true, pairs, &count, &err) && count == 4);
-    CHECK_TEXT(pairs[3].value, "4");
-    CHECK(!http_query_parse(tokens, true, pairs, &count, &err));
+    static struct http_pair repeated[HTTP_QUERY_REPEATS_MAX];
+    CHECK(http_query_parse(again, true, repeated, &count, &err) && count == 4);
+    CHECK_TEXT(repeated[3].value, "4");
+    CHECK(!http_query_parse(tokens, true, repeated, &count, &err));
+    static char too_many[(HTTP_QUERY_REPEATS_MAX + 1) * 4 + 1];
+    for (size_t i = 0; i <= HTTP_QUERY_REPEATS_MAX; i++)
+        memcpy(too_many + i * 4, "p=1&", 4);
+    CHECK(!http_query_parse(too_many, true, repeated, &count, &err));
     char many[400] = "a0";
     for (int i = 1; i < 66; i++)
         sprintf(many + strlen(many), "&a%d", i);
