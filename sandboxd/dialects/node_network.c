@@ -43,6 +43,8 @@ bool node_network_read(const json_t *given, struct fl_network *network, struct e
         return true;
     if (!egress_wish_read(given, &wish, err))
         return false;
+    if (wish.deny[0] != '\0')
+        return error_set(err, ERROR_INVALID, "network.deny: this node does not enforce it");
     network->mode = mode_of(wish.mode);
     for (const char *at = NULL; egress_wish_next(&wish, &at, &rule);) {
         if (!rule.is_name)

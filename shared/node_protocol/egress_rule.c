@@ -52,17 +52,11 @@ const char *egress_blocked_elements(void)
            "224.0.0.0/4, 240.0.0.0/4";
 }
 
-const char *egress_mode_name(enum egress_mode mode)
-{
-    static const char *const NAMES[] = {"none", "public", "allow"};
-    return NAMES[mode];
-}
-
 /* ---- one entry ---- */
 
 static bool refuse(const char *text, const char *why, struct error *err)
 {
-    return error_set(err, ERROR_INVALID, "network.allow: \"%.80s\": %s", text, why);
+    return error_set(err, ERROR_INVALID, "network: \"%.80s\": %s", text, why);
 }
 
 /* Cuts "/tcp" or "/udp" off, of an entry with a port; what is not one of these stays. */
@@ -172,7 +166,7 @@ static bool looks_like_ipv6(const char *text)
     return is_whole && colon && memchr(colon + 1, ':', (size_t)(text + length - colon - 1));
 }
 
-bool egress_rule_parse(const char *text, struct egress_rule *rule, struct error *err)
+static bool parse(const char *text, bool is_denied, struct egress_rule *rule, struct error *err)
 {
     char rest[EGRESS_RULE_BYTES];
     *rule = (struct egress_rule){0};
@@ -187,7 +181,7 @@ bool egress_rule_parse(const char *text, struct egress_rule *rule, struct error 
     if (!cut_port(rest, rule))
         return refuse(text, "a port is a number from 1 to 65535", err);
     if (parse_network(rest, rule)) {
-        if (egress_meets_blocked(rule->address, rule->prefix))
+        if (!is_denied && egress_meets_blocked(rule->address, rule->prefix))
             return refuse(text, "private, local and reserved addresses are never reached", err);
         return true;
     }
@@ -200,6 +194,16 @@ bool egress_rule_parse(const char *text, struct egress_rule *rule, struct error 
                   "neither a name (pypi.org, *.pythonhosted.org, github.com:22) nor IPv4 addresses (203.0.113.0/24, "
                   "203.0.113.7:5432, 198.51.100.0/24:53/udp)",
                   err);
+}
+
+bool egress_rule_parse(const char *text, struct egress_rule *rule, struct error *err)
+{
+    return parse(text, false, rule, err);
+}
+
+bool egress_rule_parse_denied(const char *text, struct egress_rule *rule, struct error *err)
+{
+    return parse(text, true, rule, err);
 }
 
 void egress_rule_print(const struct egress_rule *rule, char to[static EGRESS_RULE_BYTES])
@@ -232,132 +236,41 @@ bool egress_rule_has_name(const struct egress_rule *rule, const char *name)
     return length > own + 1 && name[length - own - 1] == '.' && name[0] != '.';
 }
 
-/* A name without a port is 80 and 443. */
-static bool covers_name(const struct egress_rule *outer, const struct egress_rule *inner)
+bool egress_rule_holds(const struct egress_rule *outer, const struct egress_rule *inner)
 {
-    bool is_web = inner->port == 0 || inner->port == 80 || inner->port == 443;
-    if (outer->port == 0 ? !is_web : outer->port != inner->port)
+    if (outer->is_name != inner->is_name)
         return false;
+    if (!outer->is_name)
+        return outer->prefix <= inner->prefix && (inner->address & mask_of(outer->prefix)) == outer->address;
     if (strcasecmp(outer->name, inner->name) == 0)
         return outer->is_wildcard == inner->is_wildcard;
     return outer->is_wildcard && egress_rule_has_name(outer, inner->name);
 }
 
+/* A name without a port is 80 and 443. */
 bool egress_rule_covers(const struct egress_rule *outer, const struct egress_rule *inner)
 {
-    if (outer->is_name != inner->is_name)
+    if (!egress_rule_holds(outer, inner))
         return false;
-    if (outer->is_name)
-        return covers_name(outer, inner);
-    return outer->prefix <= inner->prefix && (inner->address & mask_of(outer->prefix)) == outer->address &&
-           (outer->port == 0 || outer->port == inner->port) &&
+    if (outer->is_name) {
+        bool is_web = inner->port == 0 || inner->port == 80 || inner->port == 443;
+        return outer->port == 0 ? is_web : outer->port == inner->port;
+    }
+    return (outer->port == 0 || outer->port == inner->port) &&
            (outer->protocol == 0 || outer->protocol == inner->protocol);
 }
 
-/* ---- network of a request ---- */
-
-static bool is_listed(const struct egress_wish *wish, const char *entry)
+int egress_rule_compare(const struct egress_rule *a, const struct egress_rule *b)
 {
-    size_t length = strlen(entry);
-    for (const char *at = wish->allow; (at = strstr(at, entry)); at += length) {
-        bool begins = at == wish->allow || at[-1] == ' ';
-        if (begins && (at[length] == ' ' || at[length] == '\0'))
-            return true;
-    }
-    return false;
-}
-
-static bool add_entry(struct egress_wish *wish, const json_t *entry, struct error *err)
-{
-    const char *text = json_string_value(entry);
-    struct egress_rule rule;
-    char printed[EGRESS_RULE_BYTES];
-    if (!text || strlen(text) != json_string_length(entry))
-        return error_set(err, ERROR_INVALID, "network.allow must be a list of texts");
-    if (!egress_rule_parse(text, &rule, err))
-        return false;
-    egress_rule_print(&rule, printed);
-    if (is_listed(wish, printed))
-        return true;
-    size_t used = strlen(wish->allow);
-    return text_format(wish->allow + used, sizeof wish->allow - used, "%s%s", used > 0 ? " " : "", printed) ||
-           error_set(err, ERROR_INVALID, "network.allow is longer than %d bytes in all", EGRESS_RULES_BYTES - 1);
-}
-
-static bool read_allow(struct egress_wish *wish, const json_t *list, struct error *err)
-{
-    size_t count = json_array_size(list), i;
-    const json_t *each;
-    if (wish->mode != EGRESS_ALLOW)
-        return !list || json_is_null(list) ||
-               error_set(err, ERROR_INVALID, "network.allow goes with egress \"allow\" only");
-    if (count == 0 || count > EGRESS_RULES_MAX)
-        return error_set(err, ERROR_INVALID, "network.allow must be a list of 1 to %d names and IPv4 networks",
-                         EGRESS_RULES_MAX);
-    json_array_foreach (list, i, each) {
-        if (!add_entry(wish, each, err))
-            return false;
-    }
-    return true;
-}
-
-static bool read_mode(struct egress_wish *wish, const json_t *value, struct error *err)
-{
-    for (enum egress_mode mode = EGRESS_NONE; mode <= EGRESS_ALLOW; mode++) {
-        if (text_equal(json_string_value(value), egress_mode_name(mode))) {
-            wish->mode = mode;
-            return true;
-        }
-    }
-    return error_set(err, ERROR_INVALID, "network.egress must be \"none\", \"public\" or \"allow\"");
-}
-
-bool egress_wish_read(const json_t *network, struct egress_wish *wish, struct error *err)
-{
-    const char *name;
-    json_t *value;
-    *wish = (struct egress_wish){0};
-    if (!json_is_object(network))
-        return error_set(err, ERROR_INVALID,
-                         "network must be {\"egress\": \"none\", \"public\" or \"allow\", \"allow\"?: [...]}");
-    json_object_foreach ((json_t *)(uintptr_t)network, name, value) {
-        if (strcmp(name, "egress") != 0 && strcmp(name, "allow") != 0)
-            return error_set(err, ERROR_INVALID, "network: unknown field \"%.64s\"", name);
-    }
-    return read_mode(wish, json_object_get(network, "egress"), err) &&
-           read_allow(wish, json_object_get(network, "allow"), err);
-}
-
-json_t *egress_wish_json(const struct egress_wish *wish)
-{
-    json_t *json = json_pack("{s:s}", "egress", egress_mode_name(wish->mode));
-    if (wish->mode != EGRESS_ALLOW)
-        return json;
-    json_t *list = json_array();
-    for (const char *at = wish->allow; *at;) {
-        size_t length = strcspn(at, " ");
-        json_array_append_new(list, json_stringn(at, length));
-        at += length + (at[length] == ' ');
-    }
-    json_object_set_new(json, "allow", list);
-    return json;
-}
-
-bool egress_wish_next(const struct egress_wish *wish, const char **at, struct egress_rule *rule)
-{
-    char entry[EGRESS_RULE_BYTES];
-    const char *from = *at ? *at : wish->allow;
-    while (*from) {
-        size_t length = strcspn(from, " ");
-        bool fits = length < sizeof entry;
-        if (fits) {
-            memcpy(entry, from, length);
-            entry[length] = '\0';
-        }
-        from += length + (from[length] == ' ');
-        *at = from;
-        if (fits && egress_rule_parse(entry, rule, NULL))
-            return true;
-    }
-    return false;
+    if (a->is_name && a->is_wildcard != b->is_wildcard)
+        return a->is_wildcard - b->is_wildcard;
+    size_t a_length = a->is_name ? strlen(a->name) : a->prefix;
+    size_t b_length = b->is_name ? strlen(b->name) : b->prefix;
+    if (a_length != b_length)
+        return a_length > b_length ? -1 : 1;
+    if ((a->port == 0) != (b->port == 0))
+        return a->port == 0 ? 1 : -1;
+    if (!a->is_name && (a->protocol == 0) != (b->protocol == 0))
+        return a->protocol == 0 ? 1 : -1;
+    return 0;
 }

@@ -22,6 +22,8 @@ ALLOWED = {
     "negotiator/fleet": ["negotiator/ledger", "shared/base", "shared/capability", "shared/node_protocol"],
     "negotiator/dialects": ["negotiator/leasing", "negotiator/identity/identity.h", "negotiator/fleet", "negotiator/webhooks", "negotiator/ledger", "shared/base", "shared/http",
                             "shared/capability", "shared/node_protocol"],
+    "negotiator/dialects/opensandbox": ["negotiator/dialects", "negotiator/leasing", "negotiator/fleet", "shared/base", "shared/http", "shared/capability",
+                                        "shared/node_protocol"],
     "negotiator": ["negotiator", "shared"],
     "sandboxd/front_launcher": ["shared/base", "shared/capability", "shared/node_protocol/enrol.h"],
     "sandboxd/front_init": ["shared/base"],

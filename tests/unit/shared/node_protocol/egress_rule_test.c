@@ -1,4 +1,4 @@
-/* egress_rule_test.c - what an entry of network.allow may be, and what no spelling of one gets at. */
+/* egress_rule_test.c - what an entry of network.allow and network.deny may be, and what no spelling of one gets at. */
 #include "shared/node_protocol/egress_rule.h"
 #include "tests/unit/check.h"
 
@@ -177,11 +177,61 @@ static void wishes(void)
                                       "{\"egress\":\"allow\",\"allow\":\"a.com\"}",
                                       "{\"egress\":\"allow\",\"allow\":[1]}",
                                       "{\"egress\":\"public\",\"allow\":[\"a.com\"]}",
-                                      "{\"egress\":\"none\",\"deny\":[]}",
+                                      "{\"egress\":\"none\",\"deny\":[\"a.com\"]}",
+                                      "{\"egress\":\"none\",\"refuse\":[]}",
+                                      "{\"egress\":\"public\",\"deny\":[1]}",
+                                      "{\"egress\":\"public\",\"deny\":[\"*\"]}",
+                                      "{\"egress\":\"public\",\"allow\":[\"a.com\"],\"deny\":[]}",
+                                      "{\"egress\":\"public\",\"allow\":[\"a.com:22\"],\"deny\":[\"*.com\"]}",
+                                      "{\"egress\":\"public\",\"allow\":[\"10.0.0.1\"],\"deny\":[\"*.com\"]}",
                                       "{\"egress\":\"allow\",\"allow\":[\"10.0.0.1\"]}",
                                       "{\"egress\":\"allow\",\"allow\":[\"a.com\\u0000b\"]}"};
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++)
         CHECK_TEXT(wished(BAD[i]), "refused");
+}
+
+static void denials(void)
+{
+    CHECK_TEXT(wished("{\"egress\":\"none\",\"deny\":[]}"), "{\"egress\":\"none\"}");
+    CHECK_TEXT(wished("{\"egress\":\"public\",\"deny\":[\"Bad.com.\",\"bad.com\",\"10.1.2.3/8\"]}"),
+               "{\"egress\":\"public\",\"deny\":[\"bad.com\",\"10.0.0.0/8\"]}");
+    CHECK_TEXT(wished("{\"egress\":\"public\",\"allow\":[\"good.bad.com\"],\"deny\":[\"*.bad.com\"]}"),
+               "{\"egress\":\"public\",\"allow\":[\"good.bad.com\"],\"deny\":[\"*.bad.com\"]}");
+    CHECK_TEXT(wished("{\"egress\":\"allow\",\"deny\":[\"bad.com:22\"]}"),
+               "{\"egress\":\"allow\",\"allow\":[],\"deny\":[\"bad.com:22\"]}");
+}
+
+static struct egress_rule rule_of(const char *text)
+{
+    struct egress_rule rule;
+    struct error err;
+    CHECK(egress_rule_parse_denied(text, &rule, &err));
+    return rule;
+}
+
+static int compared(const char *a, const char *b)
+{
+    struct egress_rule first = rule_of(a), second = rule_of(b);
+    int there = egress_rule_compare(&first, &second);
+    CHECK(there == -egress_rule_compare(&second, &first));
+    return there;
+}
+
+static bool held(const char *outer, const char *inner)
+{
+    struct egress_rule first = rule_of(outer), second = rule_of(inner);
+    return egress_rule_holds(&first, &second);
+}
+
+static void specific(void)
+{
+    CHECK(compared("a.com", "*.com") < 0 && compared("a.com", "*.very.long.example.com") < 0);
+    CHECK(compared("*.b.com", "*.com") < 0 && compared("a.com", "b.com") == 0);
+    CHECK(compared("a.com:22", "a.com") < 0 && compared("203.0.113.0/24", "203.0.0.0/16") < 0);
+    CHECK(compared("203.0.113.0/24:53", "203.0.113.0/24") < 0);
+    CHECK(compared("203.0.113.0/24:53/udp", "203.0.113.0/24:53") < 0);
+    CHECK(held("*.com", "a.com:22") && held("*.com", "*.b.com") && !held("*.b.com", "*.com") && !held("*.com", "com"));
+    CHECK(held("203.0.0.0/16:53", "203.0.113.7") && !held("203.0.113.7", "203.0.0.0/16") && !held("a.com", "1.2.3.4"));
 }
 
 static void walking(void)
@@ -204,6 +254,8 @@ int main(void)
     names();
     blocked();
     wishes();
+    denials();
+    specific();
     walking();
     return check_done();
 }
