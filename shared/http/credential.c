@@ -32,22 +32,36 @@ static bool take(const char **chosen, const char *candidate)
     return strcmp(*chosen, candidate) == 0;
 }
 
+static const unsigned KEYS = HTTP_API_KEY | HTTP_OPENSANDBOX;
+
 /* An API key where only capabilities are taken is not looked at. */
 static const char *capability(unsigned carriers, const char *value)
 {
-    bool is_foreign_key = value != NULL && text_starts_with(value, "pk_") && (carriers & HTTP_API_KEY) == 0;
+    bool is_foreign_key = value != NULL && text_starts_with(value, "pk_") && (carriers & KEYS) == 0;
     return is_foreign_key ? NULL : value;
+}
+
+/* What a header says that the route takes as this carrier. */
+static const char *carried(const struct http_request *request, unsigned carrier, const char *name)
+{
+    bool is_taken = (request->match.route->carriers & carrier) != 0;
+    return is_taken ? not_empty(http_head_field(&request->head, name)) : NULL;
 }
 
 static bool find_capability(const struct http_request *request, const char **chosen)
 {
     unsigned carriers = request->match.route->carriers;
     const char *path = request->match.is_by_token ? http_match_parameter(&request->match, "token") : NULL;
-    bool is_foreign = path != NULL && (carriers & HTTP_PROXIES) != 0;
+    const char *execd = carried(request, HTTP_EXECD, "x-execd-access-token");
+    const char *egress = carried(request, HTTP_EGRESS_AUTH, "opensandbox-egress-auth");
+    const char *key = carried(request, HTTP_OPENSANDBOX, "open-sandbox-api-key");
+    bool has_own = path != NULL || execd != NULL || egress != NULL || key != NULL;
+    bool is_foreign = has_own && (carriers & HTTP_PROXIES) != 0;
     const char *bearer = (carriers & HTTP_BEARER) != 0 && !is_foreign ? authorization(request, "Bearer") : NULL;
     const char *query = (carriers & HTTP_QUERY) != 0 ? http_request_query(request, "token") : NULL;
     const char *protocol = (carriers & HTTP_PROTOCOL) != 0 ? request->protocol_bearer : NULL;
-    return take(chosen, capability(carriers, not_empty(path))) && take(chosen, capability(carriers, bearer)) &&
+    return take(chosen, capability(carriers, not_empty(path))) && take(chosen, capability(carriers, execd)) &&
+           take(chosen, capability(carriers, egress)) && take(chosen, capability(carriers, bearer)) &&
            take(chosen, capability(carriers, not_empty(query))) && take(chosen, capability(carriers, protocol));
 }
 
@@ -66,17 +80,22 @@ static bool read_protocol(struct http_request *request)
     return true;
 }
 
+static bool find_key(const struct http_request *request, const char **chosen)
+{
+    bool takes_api_key = (request->match.route->carriers & HTTP_API_KEY) != 0;
+    return take(chosen, takes_api_key ? authorization(request, "ApiKey") : NULL) &&
+           take(chosen, carried(request, HTTP_API_KEY, "x-api-key")) &&
+           take(chosen, carried(request, HTTP_OPENSANDBOX, "open-sandbox-api-key"));
+}
+
 bool http_credential_find(struct http_request *request, struct error *err)
 {
     const char *chosen = NULL;
     bool takes_protocol = (request->match.route->carriers & HTTP_PROTOCOL) != 0;
     if ((takes_protocol && !read_protocol(request)) || !find_capability(request, &chosen))
         return error_set(err, ERROR_INVALID, "the request carries two different credentials");
-    if (chosen == NULL && (request->match.route->carriers & HTTP_API_KEY) != 0) {
-        const char *header = not_empty(http_head_field(&request->head, "x-api-key"));
-        if (!take(&chosen, authorization(request, "ApiKey")) || !take(&chosen, header))
-            return error_set(err, ERROR_INVALID, "the request carries two different API keys");
-    }
+    if (chosen == NULL && !find_key(request, &chosen))
+        return error_set(err, ERROR_INVALID, "the request carries two different API keys");
     request->credential = chosen;
     return true;
 }

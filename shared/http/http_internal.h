@@ -206,6 +206,7 @@ struct http_request {
     struct http_pair few_pairs[HTTP_QUERY_MAX];
     struct http_pair *many_pairs;
     size_t query_count;
+    char *moved_path; /* what head.path is, where it is not as it came */
     const char *credential;
     char *late_credential;   /* what a handler judged */
     char *query_came;        /* as it came; NULL: there is none, or head.query still is that */
@@ -300,6 +301,14 @@ bool http_pour_is_cut_short(const struct http_request *request) MUST_USE;
 /** The reply's head is with libh2o and says "close": libh2o itself must not, as what is left of the body would make the
  *  kernel send a reset that overtakes the reply. */
 void http_pour_head_sent(struct http_request *request);
+
+/* ---- find_route.c ---- */
+
+/** Checks what is looked for elsewhere than it says, against the rows. ERROR_INVALID. */
+bool http_find_route_check(const struct http_server_options *options, struct error *err) MUST_USE;
+/** Finds the request's row, by host, header and path; head.path is from then on as the table has it. As
+ *  http_routes_find. */
+bool http_find_route(struct http_request *request, struct error *err) MUST_USE;
 
 /* ---- request.c, credential.c ---- */
 

@@ -88,7 +88,7 @@ static bool is_our_secret(const struct http_request *request, const char *value)
 
 static bool carries_secrets(const char *name)
 {
-    static const char *const CARRIERS[] = {"authorization", "x-api-key", "x-access-token", "x-execd-access-token"};
+    static const char *const CARRIERS[] = {"authorization", "x-api-key", "x-access-token"};
     for (size_t i = 0; i < sizeof CARRIERS / sizeof CARRIERS[0]; i++) {
         if (strcmp(name, CARRIERS[i]) == 0)
             return true;
@@ -126,7 +126,10 @@ static void write_subprotocols(struct http_relay *relay, const char *list)
 
 static bool goes_on(const struct http_relay *relay, const struct http_pair *field)
 {
-    static const char *const OWN[] = {"host", "content-length", "expect", "x-request-id"};
+    /* Of this connection; and what no other server has a use for, so that nobody has to ask whether it was judged. */
+    static const char *const OWN[] = {"host",         "content-length",       "expect",
+                                      "x-request-id", "x-execd-access-token", "opensandbox-egress-auth",
+                                      "open-sandbox-api-key"};
     for (size_t i = 0; i < sizeof OWN / sizeof OWN[0]; i++) {
         if (strcmp(field->name, OWN[i]) == 0)
             return false;

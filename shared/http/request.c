@@ -107,37 +107,11 @@ const char *http_request_tracestate(const struct http_request *request)
 static bool carries_credential(const struct http_request *request)
 {
     return strncmp(request->head.path, "/c/", 3) == 0 || http_head_field(&request->head, "authorization") != NULL ||
-           http_head_field(&request->head, "x-api-key") != NULL || http_request_query(request, "token") != NULL ||
+           http_head_field(&request->head, "x-api-key") != NULL ||
+           http_head_field(&request->head, "x-execd-access-token") != NULL ||
+           http_head_field(&request->head, "opensandbox-egress-auth") != NULL ||
+           http_head_field(&request->head, "open-sandbox-api-key") != NULL || http_request_query(request, "token") != NULL ||
            http_websocket_bearer(request, &(size_t){0}) != NULL;
-}
-
-/* Host is {label}.{suffix}, perhaps with a dot behind and a port; *size of the label. */
-static bool is_of_rule(const char *host, const char *suffix, size_t *size)
-{
-    size_t length = strlen(host);
-    const char *port = strrchr(host, ':');
-    if (port != NULL && strspn(port + 1, "0123456789") == strlen(port + 1))
-        length = (size_t)(port - host);
-    while (length > 0 && host[length - 1] == '.')
-        length--;
-    size_t tail = strlen(suffix);
-    if (length < tail + 1 || strncasecmp(host + length - tail, suffix, tail) != 0 || host[length - tail - 1] != '.')
-        return false;
-    *size = length - tail - 1;
-    return true;
-}
-
-static bool find_route(struct http_request *request, struct error *err)
-{
-    const struct http_server *server = request->worker->server;
-    const struct http_host_rule *rule = &server->options.host_rule;
-    const struct http_head *head = &request->head;
-    const char *host = http_head_field(head, "host");
-    size_t size;
-    if (rule->route == NULL || rule->suffix == NULL || host == NULL || !is_of_rule(host, rule->suffix, &size))
-        return http_routes_find(server->routes, head->method, head->path, &request->match, request->allow, err);
-    http_match_host(&request->match, rule->route, host, size);
-    return true;
 }
 
 static bool read_query(struct http_request *request, struct error *err)
@@ -163,7 +137,7 @@ bool http_request_read_head(struct http_request *request, const char *data, size
     http_limits_find_client(request);
     struct error refusal = {0};
     bool is_served =
-        find_route(request, &refusal) && read_query(request, &refusal) && http_credential_find(request, &refusal);
+        http_find_route(request, &refusal) && read_query(request, &refusal) && http_credential_find(request, &refusal);
     if (!is_served)
         request->refusal = refusal;
     request->carries_credential = carries_credential(request);
@@ -298,6 +272,7 @@ void http_request_free(struct http_request *request)
     free(request->query_came);
     free(request->many_pairs);
     free(request->query_token);
+    free(request->moved_path);
     http_pour_done(request);
     http_file_done(request);
     http_match_done(&request->match);

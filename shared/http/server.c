@@ -183,6 +183,8 @@ struct http_server *http_server_start(const struct http_server_options *options,
         error_set(err, ERROR_INVALID, "a server needs 1..%d loops", LOOPS_MAX);
         return NULL;
     }
+    if (!http_find_route_check(options, err))
+        return NULL;
     AUTO(http_server) *server = new_server(options);
     server->routes = http_routes_new(options->routes, options->route_count, err);
     if (server->routes == NULL || !http_limits_open(server, err) ||

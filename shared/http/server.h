@@ -36,7 +36,8 @@ enum http_carrier {
     HTTP_POURS = 1 << 6,
     /* Nor this: what is asked is meant for another server (proxy.h). The query is kept as it came, whatever it is;
      * http_request_query knows `token` alone, and that only where the route takes HTTP_QUERY or HTTP_LATER. A {x...}
-     * may have empty segments. Beside a credential in the path, Authorization is the other server's. */
+     * may have empty segments. Beside a credential in the path or in a header that has no other use, Authorization is
+     * the other server's. */
     HTTP_PROXIES = 1 << 7,
     /* Nor this: http_limits.per_minute is not for it. */
     HTTP_UNLIMITED = 1 << 8,
@@ -44,7 +45,10 @@ enum http_carrier {
     HTTP_LIMITED = 1 << 9,
     /* Nor this: a query parameter other than `token` may be given several times; http_request_query is the first.
      * There may be 1024 in all. */
-    HTTP_REPEATS = 1 << 16
+    HTTP_REPEATS = 1 << 16,
+    HTTP_EXECD = 1 << 10,       /* X-EXECD-ACCESS-TOKEN: <t> */
+    HTTP_EGRESS_AUTH = 1 << 11, /* OPENSANDBOX-EGRESS-AUTH: <t> */
+    HTTP_OPENSANDBOX = 1 << 12  /* OPEN-SANDBOX-API-KEY: <k> */
 };
 
 /** One row of a dialect's table. */
@@ -68,6 +72,21 @@ struct http_route {
 struct http_host_rule {
     const char *suffix; /* "localhost"; outlives the server */
     const struct http_route *route;
+    /** Of a label: true, and appends a path ("/s/x"), for requests that are looked for in the table below it, as if they
+     *  had come so. False: the route above. May be NULL. */
+    bool (*below)(const char *label, struct text *path);
+};
+
+/** Paths that begin with `from` are looked for as if they began with `to`. Both begin and end with '/', `to` is not the
+ *  longer one; no row begins with `from`, so there is one way to read a path. NULL in it: none. */
+struct http_prefix_alias {
+    const char *from, *to;
+};
+
+/** Requests that carry the header (lower-case name; even an empty one) are looked for below `prefix` ("/v1"), those that
+ *  say it in their path as they are. NULL in it: none. */
+struct http_header_prefix {
+    const char *header, *prefix;
 };
 
 /** How often one client address may ask. Zero: nothing is limited, and a request is its peer's. IPv6 counts by /64. */
@@ -88,6 +107,8 @@ struct http_server_options {
     const struct http_route *routes;
     size_t route_count;
     struct http_host_rule host_rule; /* a NULL in it: none */
+    struct http_prefix_alias prefix_alias;
+    struct http_header_prefix header_prefix;
     /** Judges the request's credential against its route, and may http_request_set_identity. Called when the head is
      *  there, before the body is read, and once more before the handler when the body came later. Not called for
      *  routes that need nothing. A refusal is answered by http_reply_error. NULL: only such routes are served. */
@@ -142,7 +163,8 @@ void http_routes_print(const struct http_route *routes, size_t route_count);
 
 /** "POST". */
 const char *http_request_method(const struct http_request *request) MUST_USE;
-/** The path as it came, percent-encoded, without query; a token in it is still there: never log it. */
+/** The path as it came, but for what an alias, a header or a host puts before it, percent-encoded, without query; a
+ *  token in it is still there: never log it. */
 const char *http_request_path(const struct http_request *request) MUST_USE;
 /** A {name} of the route, percent-decoded once; NUL, '/' from %2F in a one-segment parameter and invalid UTF-8 were
  *  refused with 400 before. A {name...} is any bytes but NUL, perhaps no UTF-8, without the slash at its end; "" or
@@ -156,8 +178,8 @@ const char *http_request_query_nth(const struct http_request *request, const cha
 bool http_request_query_only(const struct http_request *request, const char *const *names, struct error *err) MUST_USE;
 /** A header by lower-case name; NULL when missing. Those that must not be repeated (head.c, ONCE): 400 before. */
 const char *http_request_header(const struct http_request *request, const char *name) MUST_USE;
-/** The credential in the carrier this route takes (path beats header; a `pk_` key beside a capability is ignored where
- *  the route does not take HTTP_API_KEY), NULL when there is none. Two different ones: 400 before. */
+/** The credential in the carrier this route takes (a capability beats an API key; a `pk_` key in a capability's carrier
+ *  is ignored where the route takes no keys), NULL when there is none. Two different ones: 400 before. */
 const char *http_request_credential(const struct http_request *request) MUST_USE;
 /** What the handler of a route with HTTP_LATER has judged, wherever it stood (copied): it is the request's credential
  *  from now on, and is not passed on (proxy.h). */
@@ -235,7 +257,7 @@ void http_reply_header(struct http_request *request, const char *name, const cha
 void http_reply_json(struct http_request *request, int status, json_t *body);
 /** Ends it with bytes, copied. */
 void http_reply_bytes(struct http_request *request, int status, const char *type, const void *data, size_t size);
-/** Ends it with a status alone (204). */
+/** Ends it with a status alone, and a length of 0 where the status may have one (not 204). */
 void http_reply_empty(struct http_request *request, int status);
 /** Ends it with the error object of protocol.md, 6; 401 adds WWW-Authenticate, 429 and 503 Retry-After. */
 void http_reply_error(struct http_request *request, const struct error *err);
@@ -271,9 +293,17 @@ void http_stream_end(struct http_request *request);
  *  caller; gone is not called. */
 void http_stream_abort(struct http_request *request);
 
-/** One JSON object as NDJSON line, or as SSE event "event: <name>\ndata: ...\n\n"; takes the reference. Returns as
- *  http_stream_send. */
-enum http_framing { HTTP_NDJSON, HTTP_SSE };
+/** How JSON objects follow each other. */
+enum http_framing {
+    HTTP_NDJSON,    /* "{...}\n" */
+    HTTP_SSE,       /* "event: <name>\ndata: {...}\n\n" */
+    HTTP_BLANK_LINE /* "{...}\n\n", told as an event stream, which it is not: some clients want it so */
+};
+/** http_stream_start with the media type of the framing; of event streams also with what keeps proxies from holding them
+ *  back (Cache-Control: no-cache, X-Accel-Buffering: no). */
+void http_stream_start_json(struct http_request *request, int status, enum http_framing framing,
+                            const struct http_stream_events *events, void *cookie);
+/** One JSON object; `name` is for HTTP_SSE alone. Takes the reference. Returns as http_stream_send. */
 size_t http_stream_send_json(struct http_request *request, enum http_framing framing, const char *name, json_t *object);
 
 /* ---- bodies and files that go through without being held ---- */

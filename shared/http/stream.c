@@ -186,6 +186,17 @@ void http_stream_start(struct http_request *request, int status, const char *typ
     start(request, UINT64_MAX, events, cookie);
 }
 
+void http_stream_start_json(struct http_request *request, int status, enum http_framing framing,
+                            const struct http_stream_events *events, void *cookie)
+{
+    bool is_line = framing == HTTP_NDJSON;
+    if (!is_line)
+        http_reply_header(request, "Cache-Control", "no-cache");
+    if (!is_line)
+        http_reply_header(request, "X-Accel-Buffering", "no");
+    http_stream_start(request, status, is_line ? "application/x-ndjson" : "text/event-stream", events, cookie);
+}
+
 void http_stream_start_of(struct http_request *request, int status, uint64_t length,
                           const struct http_stream_events *events, void *cookie)
 {
@@ -298,7 +309,7 @@ size_t http_stream_send_json(struct http_request *request, enum http_framing fra
     if (text != NULL && framing == HTTP_SSE)
         text_append_format(&line, "event: %s\ndata: %s\n\n", name, text);
     else if (text != NULL)
-        text_append_format(&line, "%s\n", text);
+        text_append_format(&line, "%s%s", text, framing == HTTP_BLANK_LINE ? "\n\n" : "\n");
     return http_stream_send(request, line.data, line.length);
 }
 
