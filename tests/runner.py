@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Runs all tests that are built and counts them: unit programs (exit 0, 1, 77), Python scenarios, short fuzzing.
 
-usage: runner.py [AREA ...]   areas: layering unit tsan fuzz scenario faults hostile isolation escape contract
+usage: runner.py [AREA ...]   areas: layering unit tsan fuzz scenario faults hostile isolation compat escape contract
        runner.py FILE_test.py ...
        runner.py FILE_test.py MODULE_test.CLASS.test_one
 
@@ -162,8 +162,8 @@ class Result(unittest.TestResult):
 
 # Areas whose modules run together, some at once: most of their time is waiting. Others run a module at a time: escapes
 # look at what the whole host has left.
-TOGETHER = ["scenario", "faults", "hostile", "isolation"]
-REPEATED = ["scenario", "faults"]
+TOGETHER = ["scenario", "faults", "hostile", "isolation", "compat"]
+REPEATED = ["scenario", "faults", "compat"]
 MODULES_AT_ONCE = 5
 MODULE_TIMEOUT_S = 600
 

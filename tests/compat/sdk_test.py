@@ -1,0 +1,131 @@
+"""The OpenSandbox SDK for JavaScript, as npm has it, against a deployment: each case of opensandbox/cases is a test, once with
+each version of the SDK. What a case says "since" is of the newer version alone."""
+import glob
+import json
+import os
+import queue
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+from parley_testing import Deployment, needs_root  # noqa: E402
+from parley_testing.opensandbox import CASES, NODE, PACKAGES, REPLIES, VERSIONS  # noqa: E402
+
+KEYED = re.compile(r"^ +\"([^\"]+)\": \{", re.M)
+CASE_SECONDS = 120
+
+
+def titles(path):
+    """The titles of a file of cases, as `test(...)` names them; one in a loop stands for each key of the table before it."""
+    with open(path, encoding="utf-8") as source:
+        text = source.read()
+    for found in re.finditer(r"^ *test\((?:\"([^\"]+)\"|`([^`]+)`)", text, re.M):
+        if found[1]:
+            yield found[1]
+        else:
+            yield from (found[2].replace("${what}", key) for key in KEYED.findall(text))
+
+
+def is_of(version, title):
+    since = re.match(r"since (\S+): ", title)
+    return since is None or [int(n) for n in version.split(".")] >= [int(n) for n in since[1].split(".")]
+
+
+class Runner:
+    """One node with one SDK; cases are handed to it one after another."""
+
+    def __init__(self, version, environment):
+        if not os.path.exists(NODE) or not os.path.isdir(PACKAGES):
+            raise AssertionError("the packages of tests/compat are missing: run scripts/install test")
+        self.errors = tempfile.TemporaryFile()
+        self.process = subprocess.Popen([NODE, os.path.join(CASES, "driver.mjs"), PACKAGES, f"opensandbox-{version}"],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True,
+                                        env=dict(environment, NO_PROXY="*"))
+        self.answers = queue.Queue()
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self):
+        for line in self.process.stdout:
+            self.answers.put(json.loads(line))
+        self.answers.put(None)
+
+    def run(self, name):
+        """What went wrong, None for nothing."""
+        try:
+            self.process.stdin.write(json.dumps({"name": name}) + "\n")
+            self.process.stdin.flush()
+            answer = self.answers.get(timeout=CASE_SECONDS)
+        except (OSError, ValueError, queue.Empty) as lost:
+            answer = None
+            self.process.kill()
+            return f"the case did not come to its end: {lost!r}\n{self.said()}"
+        return answer["failed"] if answer else "node ended\n" + self.said()
+
+    def said(self):
+        self.errors.seek(0)
+        return self.errors.read()[-4000:].decode("utf-8", "replace")
+
+    def close(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        self.errors.close()
+
+
+class Sdk:
+    """The cases with one version; a node that was lost in a case is started anew for the next."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.runner = None
+        cls.deployment = Deployment()
+        cls.addClassCleanup(cls.deployment.close)
+        other = cls.deployment.request("POST", "/keys", {"principal": "someone-else", "role": "user"})
+        user = cls.deployment.request("POST", "/keys", {"principal": "compat", "role": "user"})
+        cls.environment = dict(os.environ, PARLEY_DOMAIN=f"127.0.0.1:{cls.deployment.port}", PARLEY_KEY=user.json["api_key"],
+                               PARLEY_OTHER_KEY=other.json["api_key"], PARLEY_COMPAT_REPLIES=REPLIES)
+        os.makedirs(os.path.dirname(REPLIES), exist_ok=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        if cls.runner:
+            cls.runner.close()
+
+    def case(self, title):
+        kind = type(self)
+        if kind.runner is None:
+            kind.runner = Runner(self.version, self.environment)
+        failed = kind.runner.run(title)
+        if failed:
+            if kind.runner.process.poll() is not None:
+                kind.runner.close()
+                kind.runner = None
+            self.fail(failed)
+
+
+def of_version(version):
+    def method(title):
+        return lambda self: self.case(title)
+
+    cases = [title for path in sorted(glob.glob(os.path.join(CASES, "cases", "*.mjs"))) for title in titles(path)
+             if is_of(version, title)]
+    members = {"test_" + re.sub(r"\W+", "_", title): method(title) for title in cases}
+    assert len(members) == len(cases), "two cases of one name"
+    return needs_root(type("Sdk" + version.replace(".", "_"), (Sdk, unittest.TestCase), dict(members, version=version)))
+
+
+for VERSION in VERSIONS:
+    kind = of_version(VERSION)
+    globals()[kind.__name__] = kind
+del kind
+
+if __name__ == "__main__":
+    unittest.main()
