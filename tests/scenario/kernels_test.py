@@ -217,6 +217,57 @@ Rich()""")
         self.assertEqual(self.ask("POST", f"/kernels/{name}/run", {"code": "1"}).status, 404)
         self.assertNotEqual(self.value(self.new(id=name), "__import__('os').getcwd()"), "'/tmp'")
 
+    def test_where_a_run_begins(self):
+        for language, code in (("python", "import os\nos.getcwd()"), ("bash", "pwd")):
+            name = self.new(language)
+            done = self.run_code(name, code, cwd="/usr/bin")
+            self.assertIn("/usr/bin", done["stdout"] + json.dumps(done["result"]), (language, done))
+            done = self.run_code(name, code)
+            self.assertIn("/usr/bin", done["stdout"] + json.dumps(done["result"]), (language, "it stays", done))
+            done = self.run_code(name, code, cwd="/no 'such folder")
+            self.assertEqual(done["status"], "error", done)
+
+    def test_stderr_with_stdout(self):
+        for language, code in (("python", "import sys\nprint(1); print(2, file=sys.stderr); print(3)"),
+                               ("bash", "echo 1; echo 2 >&2; echo 3")):
+            done = self.run_code(self.new(language), code, stderr="stdout")
+            self.assertEqual((done["stdout"], done["stderr"]), ("1\n2\n3\n", ""), done)
+
+    def test_exit_codes_of_a_shell(self):
+        name = self.new("bash")
+        for code, want in (("true", 0), ("(exit 7)", 7), ("nosuchcommand", 127), ("if then", 2)):
+            self.assertEqual(self.run_code(name, code)["exit_code"], want, code)
+        self.assertNotIn("exit_code", self.run_code(self.new(), "1"))
+
+    def test_a_durable_shell(self):
+        name = self.new("bash", durable=True)
+        done = self.run_code(name, "x=5; cd /tmp; exit 3")
+        self.assertEqual((done["exit_code"], done["stderr"]), (3, ""), done)
+        self.assertEqual(self.run_code(name, "echo $x $PWD")["stdout"], "5 /tmp\n")
+        done = self.run_code(name, "trap '' INT; while :; do :; done", timeout=0.2)
+        self.assertEqual(done["status"], "timeout", done)
+        self.assertEqual(self.run_code(name, "echo alive")["stdout"], "alive\n")
+
+    def test_a_run_that_does_not_wait(self):
+        name = self.new()
+        told, thread = self.start(name, "import time\nopen('/tmp/at-once', 'w').close()\ntime.sleep(60)")
+        self.wait_begun(name, "/tmp/at-once")
+        refused = self.ask("POST", f"/kernels/{name}/run", {"code": "1", "queue": False})
+        self.assertEqual((refused.status, refused.json["error"]["code"]), (409, "CONFLICT"), refused)
+        self.ask("POST", f"/kernels/{name}/interrupt")
+        thread.join(60)
+        self.assertEqual(told[0]["status"], "interrupted")
+        self.assertEqual(self.run_code(name, "6 * 7", queue=False)["result"]["data"]["text/plain"], "42")
+
+    def test_a_run_that_restarts_what_was_lost(self):
+        name = self.new("bash")
+        self.assertEqual(self.run_code(name, "x=5; kill -9 $$")["status"], "error")
+        self.wait(lambda: self.state(name)["state"] == "lost", "not lost")
+        self.assertEqual(self.ask("POST", f"/kernels/{name}/run", {"code": "true"}).status, 410)
+        done = self.run_code(name, "echo anew $x", restart=True)
+        self.assertEqual((done["status"], done["stdout"]), ("ok", "anew\n"), done)
+        self.assertEqual(self.state(name)["state"], "idle")
+
     def test_stdin_is_refused(self):
         done = self.run_code(self.new(), "input('name? ')")
         self.assertEqual((done["status"], done["error"]["name"]), ("error", "StdinNotSupported"))

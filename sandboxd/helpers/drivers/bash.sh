@@ -2,12 +2,12 @@
 # plain sh could not read.
 unset MAILCHECK PROMPT_COMMAND TMOUT
 PS1= PS2= PS4='+ '
-test -z "$BASH_VERSION" || { set +o history; set +m; unset HISTFILE; BASH_ARGV0=bash; readonly __parley_state; }
+test -z "$BASH_VERSION" || { set +o history; set +m; unset HISTFILE; BASH_ARGV0=bash; readonly __parley_state __parley_durable; }
 
-# `set -e` ends the shell and keeps what it knew; `exit` just ends it.
+# `set -e` ends the shell and keeps what it knew; `exit` just ends it, unless the context is durable.
 __parley_keep() {
-    case $- in *e*) ;; *) return ;; esac
-    case $BASH_COMMAND in exit* | 'builtin exit'* | 'exec '*) return ;; esac
+    case $__parley_durable$- in 1* | *e*) ;; *) return ;; esac
+    case $__parley_durable$BASH_COMMAND in exit* | 'builtin exit'* | 'exec '*) return ;; esac
     {
         echo "#$-"
         set +ex
@@ -21,3 +21,6 @@ __parley_keep() {
     } >"$__parley_state" 2>/dev/null
 }
 test -z "$BASH_VERSION" || trap __parley_keep EXIT
+
+# Interactive shells say "exit" as they go: not those of a durable context, where it is a run that ends.
+test -z "$BASH_VERSION" || test -z "$__parley_durable" || eval 'exit() { \builtin exit "$@" 2>/dev/null; }'

@@ -298,6 +298,8 @@
 
     async function outcomeOf(code) {
         const name = "cell_" + run.count;
+        if (run.cwd)
+            process.chdir(run.cwd);
         sources.set(run.count, code.split("\n"));
         sources.delete(run.count - 100);
         if (language === "typescript")

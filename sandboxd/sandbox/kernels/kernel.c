@@ -144,6 +144,7 @@ static struct command *make_command(const struct kernel *kernel, struct error *e
     AUTO(command) *command = command_new();
     struct driver_start start = {0};
     if (!driver_context(kernel->view.language, &start, err) || !add_words(command, start.arguments, err) ||
+        (kernel->is_durable && !command_add_argument(command, KERNEL_DURABLE, err)) ||
         !command_add_argument(command, kernel->view.language, err) || !set_ground(command, kernel->ground, err) ||
         !set_program(command, kernel->view.language, &start, err))
         return NULL;
@@ -203,6 +204,12 @@ bool kernel_start(struct kernel *kernel, uint64_t timeout_ms, struct error *err)
     return true;
 }
 
+/* "... kernel durable LANGUAGE" */
+static bool is_durable_title(const char *title)
+{
+    return strstr(title, " kernel " KERNEL_DURABLE " ") != NULL;
+}
+
 void kernel_adopt(struct sandbox *sandbox, struct process *process, const char *id, unsigned started)
 {
     struct error ignored = {0};
@@ -212,6 +219,7 @@ void kernel_adopt(struct sandbox *sandbox, struct process *process, const char *
         language[0] = 0; /* its title was cut */
     struct kernel *kernel = kernel_new(sandbox, id, language);
     kernel->started = started;
+    kernel->is_durable = is_durable_title(process->view.title);
     memcpy(kernel->view.process_id, process->view.id, sizeof kernel->view.process_id);
     begin_process(kernel);
     kernel->view.created_ms = process->view.started_ms;

@@ -187,6 +187,16 @@ static bool read_error(struct kernel_frame *frame, const json_t *content)
     return json_object_set(frame->body, "traceback", traceback) == 0;
 }
 
+static bool read_exit_code(struct kernel_frame *frame, const json_t *content)
+{
+    const json_t *code = json_object_get(content, "exit_code");
+    if (code && (!json_is_integer(code) || json_integer_value(code) < 0 || json_integer_value(code) > 255))
+        return false;
+    frame->has_exit_code = code != NULL;
+    frame->exit_code = (int)json_integer_value(code);
+    return true;
+}
+
 static bool read_done(struct kernel_frame *frame, const json_t *content)
 {
     static const char *const NAMES[] = {
@@ -195,7 +205,7 @@ static bool read_done(struct kernel_frame *frame, const json_t *content)
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
         if (status && strcmp(status, NAMES[i]) == 0) {
             frame->status = (enum kernel_frame_status)i;
-            return read_run(frame, content) && read_count(frame, content);
+            return read_run(frame, content) && read_count(frame, content) && read_exit_code(frame, content);
         }
     return false;
 }

@@ -60,6 +60,8 @@ struct kernel_frame {
     char run[KERNEL_RUN_ID_BYTES]; /* "" none */
     uint64_t count;                /* STARTED, RESULT, DONE: the execution count; 0: not said */
     enum kernel_frame_status status;
+    bool has_exit_code;                                                 /* DONE: of a shell */
+    int exit_code;                                                      /* 0..255 */
     char version[KERNEL_WORD_BYTES], implementation[KERNEL_WORD_BYTES]; /* READY; one line of UTF-8 */
     char message[160];                                                  /* FAILED */
     json_t *body; /* STDOUT .. ERROR: what a client is told beside the type; owned; NULL with: */

@@ -38,6 +38,7 @@ static void job_free(struct kernel_job *job)
     kernel_run_detach(job->run);
     kernel_run_release(job->run);
     free(job->code);
+    free(job->cwd);
     free(job);
 }
 
@@ -61,11 +62,15 @@ static void set_clock(struct kernel *kernel, uint64_t boot_ns)
     kernel->timer = loop_timer_start(kernel->sandbox->loop, boot_ns, on_time, kernel);
 }
 
-static void tell_done(const struct kernel *kernel, struct kernel_job *job, const char *status, bool is_lost)
+/* `frame` NULL: it is lost. */
+static void tell_done(const struct kernel *kernel, struct kernel_job *job, const char *status,
+                      const struct kernel_frame *frame)
 {
     json_t *body =
         json_pack("{s:s,s:I}", "status", status, "execution_count", (json_int_t)kernel->view.execution_count);
-    if (is_lost) {
+    if (frame && frame->has_exit_code) {
+        json_object_set_new(body, "exit_code", json_integer(frame->exit_code));
+    } else if (!frame) {
         json_object_set_new(body, "oom", json_boolean(kernel->view.oom));
         json_object_set_new(body, "reason", json_string(kernel->view.reason));
     }
@@ -78,9 +83,9 @@ void kernel_lose_jobs(struct kernel *kernel)
     stop_clock(kernel);
     kernel->foreign[0] = 0;
     if (kernel->current)
-        tell_done(kernel, TAKE(kernel->current), "lost", true);
+        tell_done(kernel, TAKE(kernel->current), "lost", NULL);
     while (kernel->first)
-        tell_done(kernel, pop(kernel), "lost", true);
+        tell_done(kernel, pop(kernel), "lost", NULL);
     kernel_look_busy(kernel);
 }
 
@@ -220,11 +225,14 @@ static void send(struct kernel *kernel, struct kernel_job *job)
     verb->cookie = sent;
     verb->of_kernel = true;
     memcpy(verb->process_id, kernel->view.process_id, sizeof verb->process_id);
-    verb->data = (uint8_t *)memory_printf("{\"run\":{\"id\":\"%s\",\"code\":%s,\"silent\":%s}}\n", job->id, job->code,
-                                          job->silent ? "true" : "false");
+    verb->data =
+        (uint8_t *)memory_printf("{\"run\":{\"id\":\"%s\",\"code\":%s,\"silent\":%s%s%s%s}}\n", job->id, job->code,
+                                 job->silent ? "true" : "false", job->merges ? ",\"merge\":true" : "",
+                                 job->cwd ? ",\"cwd\":" : "", job->cwd ? job->cwd : "");
     verb->size = strlen((const char *)verb->data);
     verb->offset = PROCESS_OFFSET_NONE;
     free(TAKE(job->code));
+    free(TAKE(job->cwd));
     verb_send(verb);
 }
 
@@ -245,6 +253,8 @@ void kernel_add_job(struct kernel *kernel, struct kernel_ask *ask)
     struct kernel_job *job = memory_new(sizeof *job);
     job->run = TAKE(ask->run);
     job->code = TAKE(ask->code);
+    job->cwd = TAKE(ask->cwd);
+    job->merges = ask->merges;
     job->timeout_ms = ask->timeout_ms;
     job->silent = ask->silent;
     if (kernel->last)
@@ -326,16 +336,16 @@ static void on_done(struct kernel *kernel, const struct kernel_frame *frame)
     bool is_late = job->is_over_due && frame->status != KERNEL_FRAME_OK;
     stop_clock(kernel);
     memcpy(kernel->foreign_ended, job->id, sizeof kernel->foreign_ended); /* what it left behind may still speak */
-    tell_done(kernel, job, is_late ? "timeout" : NAMES[frame->status], false);
+    tell_done(kernel, job, is_late ? "timeout" : NAMES[frame->status], frame);
     kernel_next_job(kernel);
 }
 
-static const char *type_of(enum kernel_frame_kind kind)
+static const char *type_of(const struct kernel_job *job, enum kernel_frame_kind kind)
 {
     static const char *const NAMES[] = {
         [KERNEL_FRAME_STDOUT] = "stdout", [KERNEL_FRAME_STDERR] = "stderr", [KERNEL_FRAME_DISPLAY] = "display",
         [KERNEL_FRAME_RESULT] = "result", [KERNEL_FRAME_CLEAR] = "clear",   [KERNEL_FRAME_ERROR] = "error"};
-    return NAMES[kind];
+    return NAMES[kind == KERNEL_FRAME_STDERR && job->merges ? KERNEL_FRAME_STDOUT : kind];
 }
 
 /* Whether its reader, who is behind, must do without: but for the error that an interrupt ends with. */
@@ -353,9 +363,9 @@ static void tell_frame(struct kernel *kernel, struct kernel_frame *frame)
     struct kernel_job *job = kernel->current;
     bool is_left = is_left_out(job, frame);
     if (!is_left && frame->text)
-        kernel_run_put_text(job->run, type_of(frame->kind), TAKE(frame->text), frame->cost);
+        kernel_run_put_text(job->run, type_of(job, frame->kind), TAKE(frame->text), frame->cost);
     else if (!is_left)
-        kernel_run_put(job->run, KERNEL_EVENT_TOLD, type_of(frame->kind), TAKE(frame->body), frame->cost);
+        kernel_run_put(job->run, KERNEL_EVENT_TOLD, type_of(job, frame->kind), TAKE(frame->body), frame->cost);
     else if (!job->told_left_out)
         kernel_note(kernel, "[parley: left out: what it wrote once it was interrupted]\n");
     job->told_left_out = job->told_left_out || is_left;

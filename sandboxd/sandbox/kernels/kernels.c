@@ -1,6 +1,7 @@
 /* kernels.c - the contexts of a sandbox: how they are asked for, found, and found again. */
 #include "sandboxd/sandbox/kernels/kernels.h"
 
+#include "sandboxd/helpers/drivers/bridge.h"
 #include "sandboxd/sandbox/kernels/kernels_internal.h"
 #include "shared/base/memory.h"
 #include "shared/base/random.h"
@@ -34,6 +35,7 @@ void kernel_ask_free(struct kernel_ask *ask)
     if (!ask)
         return;
     free(ask->code);
+    free(ask->cwd);
     kernel_run_release(ask->run);
     free(ask);
 }
@@ -188,6 +190,7 @@ static void work_create(struct sandbox *sandbox, struct verb *verb)
         return;
     kernel = kernel_new(sandbox, ask->kernel_id, ask->language[0] ? ask->language : DEFAULT_LANGUAGE);
     kernel->ground = TAKE(verb->command);
+    kernel->is_durable = ask->is_durable;
     if (kernel_start(kernel, ask->timeout_ms, &err)) {
         verb->is_new = true;
         add_verb(&kernel->starting, verb);
@@ -198,20 +201,62 @@ static void work_create(struct sandbox *sandbox, struct verb *verb)
     verb_finish(verb, &err);
 }
 
-void kernels_create(struct sandboxes *all, const struct kernel_call *call, const char *language,
-                    struct command *command, uint64_t timeout_ms)
+static void create(struct sandboxes *all, const struct kernel_call *call, const char *language, struct command *command,
+                   uint64_t timeout_ms, bool is_durable)
 {
     struct verb *verb = kernel_verb(all, call, work_create);
     struct error err = {0};
     verb->command = command;
     verb->kernel->timeout_ms = timeout_ms;
+    verb->kernel->is_durable = is_durable;
     if (!language || driver_language(language, verb->kernel->language, &err))
         verb_send(verb);
     else
         verb_finish(verb, &err);
 }
 
+void kernels_create(struct sandboxes *all, const struct kernel_call *call, const char *language,
+                    struct command *command, uint64_t timeout_ms)
+{
+    create(all, call, language, command, timeout_ms, false);
+}
+
+void kernels_create_durable(struct sandboxes *all, const struct kernel_call *call, struct command *command,
+                            uint64_t timeout_ms)
+{
+    create(all, call, "bash", command, timeout_ms, true);
+}
+
 /* ---- run ---- */
+
+/* Why the code cannot be taken; false. */
+static bool takes_code(const struct kernel *kernel, const struct kernel_ask *ask, struct error *err)
+{
+    struct kernel_view view;
+    kernel_show(kernel, &view);
+    bool starts_anew = ask->restarts && kernel->view.language[0];
+    if (is_lost(kernel) && !starts_anew)
+        return set_lost(kernel, err);
+    if (ask->cwd && driver_bridge_spec(kernel->view.language))
+        return error_set(err, ERROR_INVALID, "cwd: not in a context of a kernelspec; let the code change its folder");
+    if (ask->at_once && (view.state == KERNEL_BUSY || view.waiting > 0))
+        return error_set(err, ERROR_CONFLICT, "context \"%s\" is busy: other code runs there", view.id);
+    return view.waiting < KERNEL_WAITING_MAX ||
+           error_set(err, ERROR_RATE_LIMITED, "%d runs wait in context \"%s\"; send more when some are done",
+                     KERNEL_WAITING_MAX, view.id);
+}
+
+/* A lost one, for code that asks for it. False: it could not be. */
+static bool start_lost(struct kernel *kernel, struct error *err)
+{
+    if (kernel->view.state == KERNEL_LOST)
+        return kernel_start(kernel, 0, err);
+    if (is_lost(kernel)) { /* its process is on its way out */
+        kernel->after = KERNEL_STARTS_ANEW;
+        kernel->anew_ms = 0;
+    }
+    return true;
+}
 
 static void work_run(struct sandbox *sandbox, struct verb *verb)
 {
@@ -219,17 +264,16 @@ static void work_run(struct sandbox *sandbox, struct verb *verb)
     struct error err = {0};
     if (!kernel)
         return;
-    struct kernel_view view;
-    kernel_show(kernel, &view);
-    if (is_alive(kernel, &err) && view.waiting >= KERNEL_WAITING_MAX)
-        error_set(&err, ERROR_RATE_LIMITED, "%d runs wait in context \"%s\"; send more when some are done",
-                  KERNEL_WAITING_MAX, view.id);
-    if (err.kind != ERROR_NONE) {
+    if (!takes_code(kernel, verb->kernel, &err)) {
         verb_finish(verb, &err);
         return;
     }
     if (!sandbox_wake(sandbox, verb))
         return;
+    if (!start_lost(kernel, &err)) {
+        verb_finish(verb, &err);
+        return;
+    }
     kernel_add_job(kernel, verb->kernel);
     sandbox_touch(sandbox);
     verb_finish(verb, NULL);
@@ -244,13 +288,22 @@ void kernels_run(struct sandboxes *all, const char *sandbox_id, const char *kern
     verb->kernel->run = kernel_run_hold(run);
     verb->kernel->timeout_ms = code->timeout_ms;
     verb->kernel->silent = code->silent;
+    verb->kernel->merges = code->merges;
+    verb->kernel->at_once = code->at_once;
+    verb->kernel->restarts = code->restarts;
     json_t *text = json_stringn(code->code, code->size);
     verb->kernel->code = text ? json_dumps(text, JSON_ENCODE_ANY) : NULL;
     json_decref(text);
+    json_t *cwd = code->cwd ? json_string(code->cwd) : NULL;
+    verb->kernel->cwd = cwd ? json_dumps(cwd, JSON_ENCODE_ANY) : NULL;
+    json_decref(cwd);
     struct error err = {0};
     if (!verb->kernel->code)
         error_set(&err, ERROR_INVALID, "code: UTF-8 text");
-    else if (strlen(verb->kernel->code) > DRIVER_REQUEST_MAX - 256)
+    else if (code->cwd && !verb->kernel->cwd)
+        error_set(&err, ERROR_INVALID, "cwd: UTF-8 text");
+    else if (strlen(verb->kernel->code) + (verb->kernel->cwd ? strlen(verb->kernel->cwd) : 0) >
+             DRIVER_REQUEST_MAX - 256)
         error_set(&err, ERROR_TOO_LARGE, "code: at most %d bytes as JSON", DRIVER_REQUEST_MAX - 256);
     if (err.kind == ERROR_NONE)
         verb_send(verb);

@@ -51,12 +51,20 @@ bool kernel_is_process(const char *process_id) MUST_USE;
 /** "starting", "idle", "busy", "lost". */
 const char *kernel_state_name(enum kernel_state state) MUST_USE;
 
+#define KERNEL_DURABLE "durable" /* in the title of such a one's command, before the language */
+
 /** Starts one, or finds the one of the same id and language (answer->is_new tells which), and answers when it can take
- *  code. `language` NULL: that of the one which is there, python for a new one. `command` (taken) has cwd, variables and origin, and no arguments. INVALID: no such language, or it cannot
- *  start there (its sentence says why); CONFLICT: the id is a context of another language; GONE: it was lost;
- * NO_CAPACITY; TIMEOUT: not ready after `timeout_ms`, 0: KERNEL_START_MS; it is ended then. */
+ *  code. `language` NULL: that of the one which is there, python for a new one. `command` (taken) has cwd, variables
+ * and origin, and no arguments. INVALID: no such language, or it cannot start there (its sentence says why); CONFLICT:
+ * the id is a context of another language; GONE: it was lost; NO_CAPACITY; TIMEOUT: not ready after `timeout_ms`, 0:
+ * KERNEL_START_MS; it is ended then. */
 void kernels_create(struct sandboxes *all, const struct kernel_call *call, const char *language,
                     struct command *command, uint64_t timeout_ms);
+/** The same of a bash that is durable: `exit`, and whatever else ends the shell, ends a run alone, and another shell
+ * goes on with what that one knew. A program that does not heed an interrupt is killed. Without bash it is as any
+ * other. */
+void kernels_create_durable(struct sandboxes *all, const struct kernel_call *call, struct command *command,
+                            uint64_t timeout_ms);
 
 /** Code to be run in it; `run` is told all that comes of it, a refusal too: NOT_FOUND; GONE: the context was lost, and
  * why; RATE_LIMITED: KERNEL_WAITING_MAX wait; TOO_LARGE. What is running goes on when nobody listens to it.
@@ -65,7 +73,11 @@ struct kernel_code {
     const char *code; /* UTF-8 without NUL; copied */
     size_t size;
     uint64_t timeout_ms;
-    bool silent; /* not counted, no result */
+    bool silent;     /* not counted, no result */
+    const char *cwd; /* it goes there first, and stays; copied; NULL: where it is. INVALID in a kernelspec's context */
+    bool merges;     /* what it writes to stderr is told as stdout; of a shell, in the order of the writing */
+    bool at_once;    /* CONFLICT while other code runs or waits */
+    bool restarts;   /* a context that was lost is started anew for it, in place of GONE */
 };
 void kernels_run(struct sandboxes *all, const char *sandbox_id, const char *kernel_id, const struct kernel_code *code,
                  struct kernel_run *run);

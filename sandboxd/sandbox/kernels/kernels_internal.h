@@ -11,11 +11,12 @@
 
 /** What a verb on contexts carries. */
 struct kernel_ask {
-    char kernel_id[KERNEL_ID_BYTES]; /* "": any, or a new one */
+    char kernel_id[KERNEL_ID_BYTES];  /* "": any, or a new one */
     char language[DRIVER_NAME_BYTES]; /* "": not said */
     uint64_t timeout_ms;
-    bool silent;
+    bool silent, merges, at_once, restarts, is_durable;
     char *code;             /* as a JSON text; owned */
+    char *cwd;              /* the same; NULL: where it is */
     struct kernel_run *run; /* held */
 };
 
@@ -24,9 +25,9 @@ struct kernel_job {
     struct kernel_job *next;
     char id[KERNEL_RUN_ID_BYTES]; /* as its driver is told; "" while it waits */
     struct kernel_run *run;       /* held */
-    char *code;                   /* NULL once it was sent */
+    char *code, *cwd;             /* NULL once they were sent */
     uint64_t timeout_ms;
-    bool silent;
+    bool silent, merges;
     bool has_begun;      /* its driver said so */
     bool interrupts;     /* as soon as it has begun */
     bool is_over_due;    /* its time is over: interrupted */
@@ -47,6 +48,7 @@ struct kernel {
     unsigned started;       /* how often: the last part of its command's id */
     bool is_ready;          /* its driver said so, or it is an earlier front's */
     bool was_ready;         /* ever */
+    bool is_durable;        /* what ends its shell ends a run alone */
     struct command *ground; /* cwd, variables and origin, to start it with */
     struct follower *follower;
     struct kernel_lines lines;

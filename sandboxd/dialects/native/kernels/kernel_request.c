@@ -45,13 +45,25 @@ static bool parse_language(struct kernel_create *create, const json_t *body, str
     return true;
 }
 
-static bool parse_cwd(struct command *command, const json_t *body, struct error *err)
+static bool parse_cwd(const char **path, const json_t *body, struct error *err)
 {
     const json_t *cwd = json_object_get(body, "cwd");
     if (cwd && (!json_is_string(cwd) || json_string_value(cwd)[0] != '/' || json_string_length(cwd) > CWD_MAX))
         return error_set(err, ERROR_INVALID, "cwd: an absolute path of the sandbox, at most %d bytes", CWD_MAX);
-    command->cwd = memory_string(json_string_value(cwd));
+    *path = json_string_value(cwd);
     return true;
+}
+
+/* Languages are aliases too; what has no shell that could end is durable by itself or not at all. */
+static bool parse_durable(struct kernel_create *create, const json_t *body, struct error *err)
+{
+    char language[DRIVER_NAME_BYTES] = "";
+    struct error ignored = {0};
+    if (!fields_flag(body, "durable", &create->is_durable, err))
+        return false;
+    bool is_bash =
+        create->language && driver_language(create->language, language, &ignored) && strcmp(language, "bash") == 0;
+    return !create->is_durable || is_bash || error_set(err, ERROR_INVALID, "durable: only with language bash");
 }
 
 static bool parse_env(struct command *command, const json_t *body, struct error *err)
@@ -71,13 +83,15 @@ static bool parse_env(struct command *command, const json_t *body, struct error 
 
 bool kernel_request_create(struct kernel_create *create, const json_t *body, struct error *err)
 {
-    static const char *const NAMES[] = {"language", "id", "name", "cwd", "env", "timeout", NULL};
+    static const char *const NAMES[] = {"language", "id", "name", "cwd", "env", "timeout", "durable", NULL};
     AUTO(command) *command = command_new();
     struct kernel_create parsed = {0};
+    const char *cwd = NULL;
     if (!fields_only(body, NAMES, err) || !parse_language(&parsed, body, err) || !parse_id(&parsed, body, err) ||
-        !parse_cwd(command, body, err) || !parse_env(command, body, err) ||
+        !parse_durable(&parsed, body, err) || !parse_cwd(&cwd, body, err) || !parse_env(command, body, err) ||
         !parse_seconds(body, START_MAX_S, &parsed.timeout_ms, err))
         return false;
+    command->cwd = memory_string(cwd);
     *create = parsed;
     create->command = TAKE(command);
     return true;
@@ -96,9 +110,25 @@ static bool parse_stream(struct kernel_ordered *ordered, const json_t *body, str
     return !value || error_set(err, ERROR_INVALID, "stream: \"ndjson\", \"sse\" or \"none\"");
 }
 
+/* Where it goes, what it does with stderr, and whether it waits. */
+static bool parse_ways(struct kernel_code *code, const json_t *body, struct error *err)
+{
+    const json_t *to = json_object_get(body, "stderr");
+    bool queue = true;
+    if (to && !text_equal(json_string_value(to), "stdout") && !text_equal(json_string_value(to), "stderr"))
+        return error_set(err, ERROR_INVALID, "stderr: \"stdout\" or \"stderr\"");
+    if (!parse_cwd(&code->cwd, body, err) || !fields_flag(body, "queue", &queue, err) ||
+        !fields_flag(body, "restart", &code->restarts, err))
+        return false;
+    code->merges = to && text_equal(json_string_value(to), "stdout");
+    code->at_once = !queue;
+    return true;
+}
+
 bool kernel_request_run(struct kernel_ordered *ordered, const json_t *body, struct error *err)
 {
-    static const char *const NAMES[] = {"code", "timeout", "silent", "stream", NULL};
+    static const char *const NAMES[] = {"code",   "timeout", "silent",  "stream", "cwd",
+                                        "stderr", "queue",   "restart", NULL};
     struct kernel_ordered parsed = {.framing = KERNEL_NDJSON};
     const json_t *code = json_object_get(body, "code");
     if (!fields_only(body, NAMES, err))
@@ -110,7 +140,8 @@ bool kernel_request_run(struct kernel_ordered *ordered, const json_t *body, stru
     parsed.code.code = json_string_value(code);
     parsed.code.size = json_string_length(code);
     if (!parse_seconds(body, TIMEOUT_MAX_S, &parsed.code.timeout_ms, err) ||
-        !fields_flag(body, "silent", &parsed.code.silent, err) || !parse_stream(&parsed, body, err))
+        !fields_flag(body, "silent", &parsed.code.silent, err) || !parse_ways(&parsed.code, body, err) ||
+        !parse_stream(&parsed, body, err))
         return false;
     *ordered = parsed;
     return true;

@@ -1,6 +1,7 @@
 /* kernels_routes.c - routes, and the translation between them and the verbs. */
 #include "sandboxd/dialects/native/kernels/kernels_routes.h"
 
+#include "sandboxd/dialects/native/files/files_request.h"
 #include "sandboxd/dialects/native/kernels/kernel_reply.h"
 #include "sandboxd/dialects/native/kernels/kernel_request.h"
 #include "sandboxd/dialects/native/kernels/kernel_specs.h"
@@ -110,7 +111,10 @@ static void handle_create(struct http_request *request)
     struct kernel_call call = call_of(request, answer_created);
     call.kernel_id = create.id;
     create.command->origin = plane_origin(request); /* recorded when it is started, not when it is there already */
-    kernels_create(plane_of(request)->sandboxes, &call, create.language, create.command, create.timeout_ms);
+    if (create.is_durable)
+        kernels_create_durable(plane_of(request)->sandboxes, &call, create.command, create.timeout_ms);
+    else
+        kernels_create(plane_of(request)->sandboxes, &call, create.language, create.command, create.timeout_ms);
     json_decref(body);
 }
 
@@ -125,9 +129,14 @@ static bool record_run(const struct http_request *request, const struct kernel_c
 {
     size_t kept = code->size < SPOOL_COMMAND_MAX ? code->size : SPOOL_COMMAND_MAX;
     kept = plane_of(request)->omit_argv ? 0 : text_utf8_prefix(code->code, kept);
-    return plane_audit(request, err, "code.run", "kernel=%s timeout_ms=%llu silent=%d size=%zu%s%.*s",
+    AUTO_TEXT cwd = {0};
+    if (code->cwd) {
+        text_append_string(&cwd, " cwd=");
+        files_request_append_shown(&cwd, code->cwd);
+    }
+    return plane_audit(request, err, "code.run", "kernel=%s timeout_ms=%llu silent=%d size=%zu%s%s%.*s",
                        http_request_parameter(request, "id"), (unsigned long long)code->timeout_ms, code->silent,
-                       code->size, kept ? " code=" : "", (int)kept, code->code);
+                       code->size, code->cwd ? cwd.data : "", kept ? " code=" : "", (int)kept, code->code);
 }
 
 static void handle_run(struct http_request *request)

@@ -23,7 +23,7 @@ extern const char driver_bash[], driver_bash_end[];
 
 struct shell {
     char *path;
-    bool is_bash, is_revived;
+    bool is_bash, is_revived, is_durable;
     unsigned again_count; /* SIGINTs of ours in this run */
     int lines, lines_in;  /* the pipe that it reads */
     int code, state;      /* memfds */
@@ -73,26 +73,66 @@ static pid_t group_of(const char *pid)
     return after && sscanf(after, ") %*c %*d %d", &group) == 1 ? group : -1;
 }
 
-/* SIGINT for what bash has started: a program that was on its way to execve(2) when the first one came has not seen it.
- * What runs in the background ignores it. */
-static bool interrupt_programs(const struct host *host)
+/* A signal for what bash has started: a program that was on its way to execve(2) when the first SIGINT came has not
+ * seen it. What runs in the background ignores that. */
+static bool signal_programs(const struct host *host, int number)
 {
     bool has_programs = false;
     DIR *folder = opendir("/proc");
     for (const struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
         if (pid > 0 && pid != getpid() && pid != host->child && group_of(entry->d_name) == getpgrp())
-            has_programs = kill(pid, SIGINT) == 0 || has_programs;
+            has_programs = kill(pid, number) == 0 || has_programs;
     }
     if (folder)
         closedir(folder);
     return has_programs;
 }
 
+/* 'a path', for the shell. */
+static char *quoted(const char *path)
+{
+    size_t size = 3;
+    for (const char *at = path; *at; at++)
+        size += *at == '\'' ? 4 : 1;
+    char *text = memory_new(size), *to = text;
+    *to++ = '\'';
+    for (const char *at = path; *at; at++) {
+        if (*at == '\'')
+            to = stpcpy(to, "'\\'");
+        *to++ = *at;
+    }
+    strcpy(to, "'");
+    return text;
+}
+
+/* `cd path && `, "" without one. */
+static char *go_there(const struct host *host, const char *plainly)
+{
+    if (host->cwd == NULL)
+        return memory_string("");
+    AUTO_FREE char *path = quoted(host->cwd);
+    return memory_printf("%scd -- %s %s && ", plainly, path, host->merges ? "2>&1" : "");
+}
+
+/* One line: a SIGINT ends no more and no less than it, and never leaves an eval of what ran before. */
+static char *line_of(const struct host *host)
+{
+    const struct shell *shell = host->own;
+    const char *merge = host->merges ? " 2>&1" : "";
+    AUTO_FREE char *there = go_there(host, shell->is_bash ? "\\builtin " : "\\");
+    return shell->is_bash ? memory_printf("IFS= \\builtin read -r -d '' __parley </proc/%d/fd/%d || :; "
+                                          "LINENO=0; %s\\builtin eval \"$__parley\" </dev/null%s\n",
+                                          getpid(), shell->code, there, merge)
+                          : memory_printf("__parley=$(\\cat /proc/%d/fd/%d); %s\\eval \"$__parley\" </dev/null%s\n",
+                                          getpid(), shell->code, there, merge);
+}
+
 static void run(struct host *host, const char *code, size_t size)
 {
     struct shell *shell = host->own;
     if (memchr(code, 0, size) != NULL) {
+        host->status = 2;
         host_error(host, "SyntaxError", "the code holds a NUL, which no shell can read");
         host_done(host, "error");
         return;
@@ -100,17 +140,10 @@ static void run(struct host *host, const char *code, size_t size)
     shell->again_count = 0;
     fill(shell->state, "", "", 0);
     fill(shell->code, shell->again, code, size);
-    int pid = getpid();
-    /* One line: a SIGINT ends no more and no less than it, and never leaves an eval of what ran before. */
-    AUTO_FREE char *line =
-        shell->is_bash
-            ? memory_printf("IFS= \\builtin read -r -d '' __parley </proc/%d/fd/%d || :; "
-                            "LINENO=0; \\builtin eval \"$__parley\" </dev/null\n",
-                            pid, shell->code)
-            : memory_printf("__parley=$(\\cat /proc/%d/fd/%d); \\eval \"$__parley\" </dev/null\n", pid, shell->code);
+    AUTO_FREE char *line = line_of(host);
     /* One that came, or that we sent, when the run before was just over ends this line instead. */
     if (host->may_be_interrupted) {
-        (void)interrupt_programs(host); /* of the run before: bash would wait for them first */
+        (void)signal_programs(host, SIGINT); /* of the run before: bash would wait for them first */
         tell(host, ":\n:\n");
     }
     tell(host, line);
@@ -118,15 +151,19 @@ static void run(struct host *host, const char *code, size_t size)
 }
 
 /* Bash waits for a program that has not seen SIGINT: that gets another, or bash itself where there is none. A few times
- * at most: code may have a trap. */
+ * at most: code may have a trap. Where the context is durable, what does not heed is killed. */
 static void interrupt_again(struct host *host)
 {
     struct shell *shell = host->own;
-    if (shell->again_count++ >= 3)
+    unsigned count = shell->again_count++;
+    if (count >= 3 && !shell->is_durable)
         return;
-    if (!interrupt_programs(host))
+    if (!signal_programs(host, count < 3 ? SIGINT : SIGKILL))
         (void)kill(host->child, SIGINT);
-    ask_report(host);
+    if (count >= 6)
+        (void)kill(host->child, SIGKILL); /* another goes on */
+    else
+        ask_report(host);
 }
 
 static void end_run(struct host *host, int status)
@@ -134,8 +171,9 @@ static void end_run(struct host *host, int status)
     AUTO_FREE char *text = status > 128 ? memory_printf("exit status %d (signal %d)", status, status - 128)
                                         : memory_printf("exit status %d", status);
     bool is_interrupted = host->was_interrupted && status != 0;
+    host->status = status;
     if (is_interrupted)
-        (void)interrupt_programs(host); /* bash has left the line, perhaps without them */
+        (void)signal_programs(host, SIGINT); /* bash has left the line, perhaps without them */
     if (is_interrupted)
         host_error(host, "KeyboardInterrupt", "interrupted");
     else if (status != 0)
@@ -207,7 +245,8 @@ static void start_shell(struct host *host)
     static const char *const plain[] = {"sh", "-i", NULL};
     host_spawn(host, shell->path, host_arguments(shell->is_bash ? bash : plain, NULL), shell->lines, NULL, 0);
     close(shell->lines);
-    AUTO_FREE char *places = memory_printf("__parley_state=/proc/%d/fd/%d\n", getpid(), shell->state);
+    AUTO_FREE char *places = memory_printf("__parley_state=/proc/%d/fd/%d __parley_durable=%s\n", getpid(),
+                                           shell->state, shell->is_durable ? "1" : "");
     tell(host, places);
     tell(host, driver_bash);
     AUTO_FREE char *last = memory_printf("%secho \"R ${BASH_VERSION:-sh}\" >/proc/%d/fd/%d\n",
@@ -216,15 +255,16 @@ static void start_shell(struct host *host)
 }
 
 /* A shell that `set -e` ended left its state (bash.sh): another goes on with it, as for the caller only the run failed.
- */
+ * A durable context's is left by whatever ends the shell; where there is none, as it was killed or has become another
+ * program, the next one begins as the first did. */
 static bool revive(struct host *host, int status)
 {
     struct shell *shell = host->own;
     char flags[64] = "";
-    if (!shell->is_bash || shell->lines_in < 0 || pread(shell->state, flags, sizeof flags - 1, 0) < 2 ||
-        flags[0] != '#')
+    bool is_left = pread(shell->state, flags, sizeof flags - 1, 0) >= 2 && flags[0] == '#';
+    if (!shell->is_bash || shell->lines_in < 0 || !(is_left || (shell->is_durable && host->is_ready)))
         return false;
-    flags[strcspn(flags, "\n")] = 0;
+    flags[is_left ? strcspn(flags, "\n") : 0] = 0;
     set_again(shell, flags);
     close(shell->lines_in);
     if (host->is_running)
@@ -235,7 +275,7 @@ static bool revive(struct host *host, int status)
     return true;
 }
 
-int bash_context(void)
+int bash_context(bool is_durable)
 {
     static const struct host_language language = {.name = "bash",
                                                   .run = run,
@@ -244,7 +284,7 @@ int bash_context(void)
                                                   .still_runs = interrupt_again,
                                                   .finish = finish,
                                                   .revive = revive};
-    struct shell shell = {.path = host_find("bash"), .lines_in = -1};
+    struct shell shell = {.path = host_find("bash"), .lines_in = -1, .is_durable = is_durable};
     shell.is_bash = shell.path != NULL;
     if (shell.path == NULL && (shell.path = host_find("sh")) == NULL)
         host_failed("no bash in this template, and no sh");

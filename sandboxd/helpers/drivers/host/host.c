@@ -129,8 +129,10 @@ void host_error(struct host *host, const char *name, const char *value)
 
 void host_done(struct host *host, const char *status)
 {
-    host_frame(host, "done",
-               json_pack("{s:o,s:s,s:I}", "run", run_id(host), "status", status, "count", (json_int_t)host->count));
+    json_t *body = json_pack("{s:o,s:s,s:I}", "run", run_id(host), "status", status, "count", (json_int_t)host->count);
+    if (host->status >= 0)
+        json_object_set_new(body, "exit_code", json_integer(host->status));
+    host_frame(host, "done", body);
     host->count += host->is_silent ? 0 : 1;
     host->is_running = false;
 }
@@ -173,7 +175,8 @@ static void make_pipe(int *out, int *in)
 
 void host_init(struct host *host, const struct host_language *language)
 {
-    *host = (struct host){.language = language, .child_fd = -1, .count = 1, .run_id = memory_string("\"\"")};
+    *host =
+        (struct host){.language = language, .child_fd = -1, .count = 1, .run_id = memory_string("\"\""), .status = -1};
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
     hold_interrupts(SIG_BLOCK);
@@ -261,7 +264,11 @@ static void start_run(struct host *host, json_t *run)
     if (!json_is_string(id) || !json_is_string(code))
         return;
     free(host->run_id);
+    free(host->cwd);
     host->run_id = json_dumps(id, JSON_ENCODE_ANY);
+    host->cwd = memory_string(json_string_value(json_object_get(run, "cwd")));
+    host->merges = json_is_true(json_object_get(run, "merge"));
+    host->status = -1;
     host->is_running = true;
     host->is_silent = json_is_true(json_object_get(run, "silent"));
     host->may_be_interrupted = host->was_interrupted || interrupts > 0;
@@ -322,6 +329,7 @@ static bool has_ended(struct host *host, int *status)
         AUTO_FREE char *text = WIFSIGNALED(how)
                                    ? memory_printf("the interpreter was ended by signal %d", WTERMSIG(how))
                                    : memory_printf("the code ended its interpreter with exit status %d", *status);
+        host->status = *status;
         if (*status != 0)
             host_error(host, "Exit", text);
         host_done(host, *status == 0 ? "ok" : "error");
@@ -344,8 +352,8 @@ static void wait_for_something(struct host *host)
     const struct timespec while_impatient = {.tv_nsec = 200000000};
     sigset_t none;
     sigemptyset(&none);
-    int ready = ppoll(fds, sizeof fds / sizeof fds[0], host->child_fd < 0 || is_impatient ? &while_impatient : NULL,
-                      &none);
+    int ready =
+        ppoll(fds, sizeof fds / sizeof fds[0], host->child_fd < 0 || is_impatient ? &while_impatient : NULL, &none);
     /* What is there to be read keeps ppoll(2) from letting one in: it belongs to the run all the same. */
     hold_interrupts(SIG_UNBLOCK);
     hold_interrupts(SIG_BLOCK);

@@ -39,10 +39,13 @@ struct host {
     pid_t child;
     struct text_decoder decoders[HOST_STREAMS];
     char *run_id; /* JSON, with its quotes; of the last run */
+    char *cwd;    /* the run begins there; NULL: where it is */
+    bool merges;  /* the run's stderr goes where its stdout does */
+    int status;   /* of the run, for host_done; -1: its language has none */
     bool is_running, is_silent, is_ready, is_at_end, is_in_line, was_interrupted;
     bool may_be_interrupted; /* a SIGINT for the run before may still be on its way */
-    long long count; /* the next run's */
-    char *data;      /* requests, read and not yet taken */
+    long long count;         /* the next run's */
+    char *data;              /* requests, read and not yet taken */
     size_t size, room;
 };
 

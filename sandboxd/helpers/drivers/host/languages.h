@@ -1,8 +1,10 @@
 /** languages.h - what main.c chooses from. */
 #pragma once
 
+#include <stdbool.h>
+
 /** A context; the exit status. */
-int bash_context(void);
+int bash_context(bool is_durable); /* what ends its shell ends a run: another goes on */
 int node_context(const char *language);
 
 /** A script: arguments[0] is replaced by the interpreter's name, arguments[1] is the path.

@@ -36,8 +36,12 @@ static void run(struct host *host, const char *code, size_t size)
     if (ftruncate(node->code, 0) < 0 || lseek(node->code, 0, SEEK_SET) < 0 ||
         !fd_write_all(node->code, code, size, &err))
         host_failed("no memory for the code");
-    AUTO_FREE char *line = memory_printf("{\"id\":%s,\"size\":%zu,\"count\":%lld,\"silent\":%s}\n", host->run_id, size,
-                                         host->count, host->is_silent ? "true" : "false");
+    json_t *cwd = json_string(host->cwd ? host->cwd : "");
+    AUTO_FREE char *there = json_dumps(cwd, JSON_ENCODE_ANY);
+    json_decref(cwd);
+    AUTO_FREE char *line =
+        memory_printf("{\"id\":%s,\"size\":%zu,\"count\":%lld,\"silent\":%s,\"cwd\":%s}\n", host->run_id, size,
+                      host->count, host->is_silent ? "true" : "false", there ? there : "\"\"");
     (void)!fd_write_all(node->requests_in, line, strlen(line), &err); /* when it has ended, the loop sees it */
 }
 

@@ -63,22 +63,24 @@ class Kernel:
             if isinstance(request.get("run"), dict):
                 self.run(**request["run"])
 
-    def run(self, id="", code="", silent=False, **_unknown):
+    def run(self, id="", code="", silent=False, cwd=None, **_unknown):
         self.channel.repair()
         self.streams.install()
         self.channel.run, self.frames.silent = id, silent
         count = self.shell.count
         interrupts.is_pending, interrupts.is_running = False, True
         self.channel.frame("started", {"run": id, "count": count})
-        status = self.guard(code, silent)
+        status = self.guard(code, silent, cwd)
         interrupts.is_running = False
         if os.getpid() != self.pid:  # the code forked, and this is the child, which has come to its end
             self.exit_now(0)
         self.channel.settle()
         self.channel.frame("done", {"run": id, "status": status, "count": count})
 
-    def guard(self, code, silent):
+    def guard(self, code, silent, cwd):
         try:
+            if cwd:
+                os.chdir(cwd)
             return self.shell.run(code, silent)
         except KeyboardInterrupt:
             return "interrupted"

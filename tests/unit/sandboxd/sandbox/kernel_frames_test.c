@@ -75,7 +75,10 @@ static void test_frames(void)
     CHECK(json_is_object(json_object_get(frame.body, "metadata")));
     kernel_frame_done(&frame);
     CHECK(parse("{\"done\":{\"run\":\"r\",\"status\":\"interrupted\"}}", &frame, &kind));
-    CHECK(frame.status == KERNEL_FRAME_INTERRUPTED && frame.count == 0);
+    CHECK(frame.status == KERNEL_FRAME_INTERRUPTED && frame.count == 0 && !frame.has_exit_code);
+    kernel_frame_done(&frame);
+    CHECK(parse("{\"done\":{\"run\":\"r\",\"status\":\"error\",\"exit_code\":137}}", &frame, &kind));
+    CHECK(frame.has_exit_code && frame.exit_code == 137);
     kernel_frame_done(&frame);
     CHECK(parse("{\"comm\":[1,2]}", &frame, &kind) && frame.kind == KERNEL_FRAME_OTHER);
     kernel_frame_done(&frame);
@@ -93,6 +96,9 @@ static void test_what_is_none(void)
                                         "{\"stdout\":{\"run\":\"r\\u0000s\",\"text\":\"\"}}",
                                         "{\"started\":{\"run\":\"r\",\"count\":-1}}",
                                         "{\"done\":{\"run\":\"r\",\"status\":\"fine\"}}",
+                                        "{\"done\":{\"run\":\"r\",\"status\":\"ok\",\"exit_code\":256}}",
+                                        "{\"done\":{\"run\":\"r\",\"status\":\"ok\",\"exit_code\":-1}}",
+                                        "{\"done\":{\"run\":\"r\",\"status\":\"ok\",\"exit_code\":\"0\"}}",
                                         "{\"display\":{\"run\":\"r\",\"data\":[]}}",
                                         "{\"error\":{\"run\":\"r\",\"name\":\"n\",\"value\":\"v\",\"traceback\":[1]}}",
                                         "{\"stdout\":{\"run\":\"r\",\"text\":\"\xff\"}}",

@@ -130,6 +130,90 @@ static void test_ends(void)
     CHECK(rig_end(&rig) == 0);
 }
 
+static void expect(struct rig *rig, const char *code, const char *want, int exit_code)
+{
+    const char *got = rig_run(rig, code);
+    if (!rig_matches(got, want) || !rig->has_exit_code || rig->exit_code != exit_code) {
+        (void)fprintf(stderr, "%s: got %s, exit code %d\n", code, got, rig->exit_code);
+        check_failures++;
+    }
+}
+
+static void test_exit_codes(struct rig *rig)
+{
+    expect(rig, "true", "=ok", 0);
+    expect(rig, "(exit 37)", "~=error", 37);
+    expect(rig, "nosuchcommand", "~=error", 127);
+    expect(rig, "if then", "~=error", 2);
+    expect(rig, "set -e; (exit 5); echo on", "~=error", 5);
+    expect(rig, "set +e; kill -9 $BASHPID & wait $!", "~=error", 137);
+}
+
+/* Where a run begins, and what it does with stderr. */
+static void test_ways(struct rig *rig)
+{
+    char folder[] = "/tmp/parley it's-XXXXXX";
+    CHECK(mkdtemp(folder) != NULL);
+    AUTO_FREE char *there = memory_printf("o[%s\n]=ok", folder);
+    rig->with = json_pack("{s:s}", "cwd", folder);
+    CHECK_TEXT(rig_run(rig, "pwd"), there);
+    CHECK_TEXT(rig_run(rig, "cd /; pwd"), "o[/\n]=ok");
+    CHECK_TEXT(rig_run(rig, "pwd"), there); /* there again */
+    json_decref(rig->with);
+    rig->with = NULL;
+    CHECK_TEXT(rig_run(rig, "pwd"), there); /* it stays */
+    rig->with = json_pack("{s:s,s:b}", "cwd", "/nowhere'; echo no; '", "merge", 1);
+    expect(rig, "echo never", "~o[|No such file or directory\n]x[ExitStatus: exit status 1]=error", 1);
+    CHECK(strstr(rig->summary, "never") == NULL && strstr(rig->summary, "no\n]") == NULL);
+    json_decref(rig->with);
+    rig->with = json_pack("{s:b}", "merge", 1);
+    expect(rig, "echo 1; echo 2 >&2; echo 3; sh -c 'echo 4 >&2'; echo 5", "o[1\n2\n3\n4\n5\n]=ok", 0);
+    expect(rig, "if then", "~o[|syntax error|x[ExitStatus: exit status 2]=error", 2);
+    expect(rig, "nosuchcommand; echo after", "~o[|command not found\nafter\n]=ok", 0);
+    json_decref(rig->with);
+    rig->with = NULL;
+    expect(rig, "cd /; echo apart >&2", "e[apart\n]=ok", 0);
+    CHECK(rmdir(folder) == 0);
+}
+
+/* Whatever ends its shell ends a run, and no more. */
+static void test_durable(void)
+{
+    struct rig rig;
+    rig_start_as(&rig, "bash", "durable", NULL);
+    rig_ready(&rig, "bash");
+    expect(&rig, "x=5; export Y=7; f() { echo f; }; cd /tmp; echo last; exit 3",
+           "~o[last\n]x[ExitStatus: exit status 3]=error", 3);
+    expect(&rig, "echo $x $Y $PWD; f", "o[5 7 /tmp\nf\n]=ok", 0);
+    expect(&rig, "exit 0", "=ok", 0);
+    expect(&rig, "echo $x $Y", "o[5 7\n]=ok", 0);
+    expect(&rig, "set -e; false", "~=error", 1);
+    expect(&rig, "set +e; echo $x", "o[5\n]=ok", 0);
+    expect(&rig, "exec sh -c 'echo other; exit 4'", "~o[other\n]|=error", 4);
+    expect(&rig, "echo still here $x", "o[still here\n]=ok", 0); /* as it began: nobody could ask that shell */
+    expect(&rig, "kill -9 $$", "~=error", 137);
+    expect(&rig, "echo still here", "o[still here\n]=ok", 0);
+    expect(&rig, "trap 'echo bye' EXIT; exit 6", "~o[bye\n]|=error", 6);
+    expect(&rig, "readonly r=1; exit", "~=", 0);
+    expect(&rig, "echo $r", "o[1\n]=ok", 0);
+    CHECK(rig_end(&rig) == 0);
+}
+
+/* A program, and then a shell, that do not heed: they are killed, and the context lives. */
+static void test_durable_interrupts(void)
+{
+    struct rig rig;
+    rig_start_as(&rig, "bash", "durable", NULL);
+    rig_ready(&rig, "bash");
+    CHECK(rig_matches(rig_interrupt(&rig, "echo go; sleep 100"), "~=interrupted"));
+    CHECK(rig_matches(rig_interrupt(&rig, "x=5; sh -c 'trap \"\" INT; echo go; while :; do sleep 1; done'"), "~x[|="));
+    CHECK(strstr(rig.summary, "=ok") == NULL);
+    CHECK_TEXT(rig_run(&rig, "echo $x"), "o[5\n]=ok");
+    CHECK(rig_matches(rig_interrupt(&rig, "trap '' INT; echo go; while :; do :; done"), "~x[|="));
+    CHECK_TEXT(rig_run(&rig, "echo alive"), "o[alive\n]=ok");
+    CHECK(rig_end(&rig) == 0);
+}
+
 /* A driver that is killed (out of memory, say) leaves no shell behind that runs on for nobody. */
 static void test_driver_killed(void)
 {
@@ -188,8 +272,12 @@ int main(void)
     test_bytes(&rig);
     test_interrupts(&rig);
     test_attacks(&rig);
+    test_exit_codes(&rig);
+    test_ways(&rig);
     CHECK(rig_end(&rig) == 0);
     test_ends();
+    test_durable();
+    test_durable_interrupts();
     test_driver_killed();
     test_plain_shell();
     return check_done();

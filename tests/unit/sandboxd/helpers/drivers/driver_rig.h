@@ -27,12 +27,14 @@ struct rig {
     int in, out, err;
     char *data;
     size_t size, room;
-    bool is_ended;
+    bool is_ended, has_exit_code; /* of the last run */
+    int exit_code;
     char summary[RIG_SUMMARY_BYTES];
     json_t *last; /* the last frame of the kind that rig_keep names */
     const char *keep;
     json_t *ready;
     char last_kind; /* in the summary */
+    json_t *with;   /* more members of each request; NULL: none */
 };
 
 /* --- a zygote, and the init that it has --- */
@@ -155,12 +157,17 @@ static inline int rig_order(struct rig *rig, const struct rig_zygote *zygote, co
 
 /* --- a driver by itself --- */
 
-static inline void rig_start(struct rig *rig, const char *language, char *const *environment)
+/* `more`: another argument; NULL: none. */
+static inline void rig_start_as(struct rig *rig, const char *language, const char *more, char *const *environment)
 {
     struct driver_start start;
     struct error err = {0};
     int in[2], out[2];
     CHECK(driver_context(language, &start, &err));
+    size_t count = 0;
+    while (start.arguments[count])
+        count++;
+    start.arguments[count] = more;
     CHECK(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0);
     *rig = (struct rig){.pid = fork(), .in = in[1], .out = out[0], .err = -1};
     if (rig->pid == 0)
@@ -168,6 +175,11 @@ static inline void rig_start(struct rig *rig, const char *language, char *const 
                    (int[]){in[0], out[1], 2, rig_program(language)}, 4);
     close(in[0]);
     close(out[1]);
+}
+
+static inline void rig_start(struct rig *rig, const char *language, char *const *environment)
+{
+    rig_start_as(rig, language, NULL, environment);
 }
 
 /* --- frames --- */
@@ -272,6 +284,8 @@ static inline void rig_add_frame(struct rig *rig, const char *kind, json_t *body
         const char *status = json_string_value(json_object_get(body, "status"));
         rig_add(rig, "=", 1);
         rig_add(rig, status, strlen(status));
+        rig->exit_code = (int)json_integer_value(json_object_get(body, "exit_code"));
+        rig->has_exit_code = json_object_get(body, "exit_code") != NULL;
     }
 }
 
@@ -299,6 +313,7 @@ static inline void rig_send(struct rig *rig, const char *code)
     if (getenv("RIG_TRACE"))
         (void)fprintf(stderr, "run: %.200s\n", code);
     json_t *request = json_pack("{s:{s:s,s:s}}", "run", "id", "run_\"1\"", "code", code);
+    json_object_update(json_object_get(request, "run"), rig->with);
     char *line = json_dumps(request, JSON_COMPACT);
     memset(rig->summary, 0, sizeof rig->summary);
     CHECK(fd_write_all(rig->in, line, strlen(line), &err) && fd_write_all(rig->in, "\n", 1, &err));
@@ -367,6 +382,7 @@ static inline int rig_end(struct rig *rig)
     free(rig->data);
     json_decref(rig->last);
     json_decref(rig->ready);
+    json_decref(rig->with);
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

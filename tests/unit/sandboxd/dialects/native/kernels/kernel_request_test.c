@@ -36,7 +36,12 @@ static void test_create(void)
                                         "{\"env\":{\"A-B\":\"\"}}",
                                         "{\"timeout\":0}",
                                         "{\"timeout\":601}",
+                                        "{\"durable\":true}",
+                                        "{\"durable\":1,\"language\":\"bash\"}",
+                                        "{\"durable\":true,\"language\":\"python\"}",
                                         "{\"user\":\"root\"}"};
+    CHECK(create("{\"durable\":true,\"language\":\"sh\"}", &to, &err) && to.is_durable);
+    command_free(to.command);
     for (size_t i = 0; i < sizeof WRONG / sizeof *WRONG; i++)
         CHECK(!create(WRONG[i], &to, &err));
 }
@@ -59,7 +64,18 @@ static void test_run(void)
     CHECK(run("{\"code\":\"x\"}", &to, &size, &err) && size == 1 && to.framing == KERNEL_NDJSON && !to.framing_chosen);
     CHECK(run("{\"code\":\"\",\"silent\":true,\"timeout\":2,\"stream\":\"sse\"}", &to, &size, &err));
     CHECK(to.code.silent && to.code.timeout_ms == 2000 && to.framing == KERNEL_SSE && to.framing_chosen);
+    CHECK(!to.code.at_once && !to.code.merges && !to.code.restarts && to.code.cwd == NULL);
+    CHECK(run("{\"code\":\"\",\"queue\":false,\"stderr\":\"stdout\",\"restart\":true,\"cwd\":\"/tmp\"}", &to, &size,
+              &err));
+    CHECK(to.code.at_once && to.code.merges && to.code.restarts && to.code.cwd != NULL);
+    CHECK(run("{\"code\":\"\",\"queue\":true,\"stderr\":\"stderr\"}", &to, &size, &err));
+    CHECK(!to.code.at_once && !to.code.merges);
     static const char *const WRONG[] = {"{}",
+                                        "{\"code\":\"\",\"cwd\":\"tmp\"}",
+                                        "{\"code\":\"\",\"cwd\":1}",
+                                        "{\"code\":\"\",\"stderr\":\"null\"}",
+                                        "{\"code\":\"\",\"queue\":0}",
+                                        "{\"code\":\"\",\"restart\":\"yes\"}",
                                         "{\"code\":1}",
                                         "{\"code\":\"\",\"silent\":1}",
                                         "{\"code\":\"\",\"timeout\":-1}",
