@@ -247,6 +247,7 @@ static bool start_server(struct service *service, struct error *err)
                                           .loop_started = plane_loop_started,
                                           .loop_ending = plane_loop_ending,
                                           .error_body = execute_error,
+                                          .header_prefix = {"open-sandbox-api-key", "/v1"},
                                           .context = &service->plane,
                                           .limits = {.per_minute = (unsigned)settings->rate_per_minute,
                                                      .burst = (unsigned)settings->rate_burst,

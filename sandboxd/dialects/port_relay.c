@@ -56,6 +56,12 @@ static bool is_one_of(const char *name, const char *const *names)
     return false;
 }
 
+bool port_relay_is_reserved(uint16_t port)
+{
+    static const uint16_t EXECD = 44772, EGRESS = 18080;
+    return port == EXECD || port == EGRESS;
+}
+
 bool port_relay_may_say(const char *name, bool in_path)
 {
     static const char *const OF_THE_HOST[] = {"alt-svc",

@@ -11,6 +11,9 @@
 /* All of our tokens begin with this, the header they share: {"alg":"HS256","typ":"JWT","kid":" */
 #define PORT_RELAY_TOKEN_BEGINS "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6"
 
+/** A port that stands for a service of ours where OpenSandbox's clients say /port/{port}: its execd, its egress sidecar. */
+bool port_relay_is_reserved(uint16_t port) MUST_USE;
+
 /** False of a header of an answer (lower-case name) that would be said for all that is at this server's address; in_path:
  *  the token is, so that a browser may ask, whose cookies are those of others at this address too. */
 bool port_relay_may_say(const char *name, bool in_path) MUST_USE;

@@ -349,7 +349,8 @@ static struct http_server *start_server(struct front *front, struct error *err)
         .name = "front",
         .routes = front->routes,
         .route_count = front->route_count,
-        .host_rule = {front->settings->preview_domain, previews_route()},
+        .host_rule = {front->settings->preview_domain, previews_route(), previews_below},
+        .prefix_alias = {"/sandboxes/", "/s/"}, /* of OpenSandbox's clients */
         .authorize = authorize,
         .gate = guest_gate,
         .loop_started = on_loop_started,

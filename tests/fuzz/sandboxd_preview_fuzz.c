@@ -40,16 +40,16 @@ static bool is_ours(const char *name)
 
 static void check_label(const char *text)
 {
-    uint16_t port = 0;
-    const char *sandbox = NULL;
+    struct preview_label label = {0};
     struct error err = {0};
-    if (!preview_label_parse(text, &port, &sandbox, &err)) {
+    if (!preview_label_parse(&label, text, &err)) {
         require(err.kind == ERROR_NOT_FOUND);
         return;
     }
-    AUTO_FREE char *again = memory_printf("%u-%s", port, sandbox);
-    require(port != 0 && strcmp(again, text) == 0 && strpbrk(sandbox, "./@:_") == NULL);
-    (void)preview_label_is_of(sandbox, "sbx_1a2b");
+    AUTO_FREE char *again = label.is_port_last ? memory_printf("%s-%u", label.sandbox, label.port)
+                                               : memory_printf("%u-%s", label.port, label.sandbox);
+    require(label.port != 0 && strcmp(again, text) == 0 && strpbrk(label.sandbox, "./@:_") == NULL);
+    (void)preview_label_is_of(label.sandbox, "sbx_1a2b");
 }
 
 static void check_cookies(const char *text)

@@ -2,6 +2,7 @@
 
 #include "sandboxd/dialects/guest/guest_relay.h"
 #include "sandboxd/dialects/native/files/files_request.h"
+#include "sandboxd/dialects/native/ports/ports_routes.h"
 #include "sandboxd/dialects/native/previews/previews.h"
 #include "sandboxd/dialects/plane.h"
 #include "shared/base/memory.h"
@@ -15,7 +16,7 @@ enum { ARGUMENTS_SHOWN = 64 };
 static const char OF_FILE[] = "?op="; /* the query says */
 
 /* What is the node's own to say of a sandbox. */
-static const char *const OWN[] = {S "/info", S "/metrics", S "/metrics/watch"};
+static const char *const OWN[] = {S "/info", S "/metrics", S "/metrics/watch", PORTS_EXECD_UNKNOWN, PORTS_EGRESS_UNKNOWN};
 
 /* Which requests are deeds, and what the audit calls them; as the handlers do. NULL: none. */
 static const struct deed {
@@ -68,7 +69,7 @@ const char *guest_gate_action(const struct http_route *route)
         if (strcmp(route->path, DEEDS[i].path) == 0 && strcmp(route->method, DEEDS[i].method) == 0)
             return DEEDS[i].action;
     }
-    bool is_read = strcmp(route->method, "GET") == 0 || route->carriers & HTTP_PROXIES;
+    bool is_read = strcmp(route->method, "GET") == 0 || is_own(route) || route->carriers & HTTP_PROXIES;
     return is_read ? NULL : GUEST_GATE_UNKNOWN;
 }
 

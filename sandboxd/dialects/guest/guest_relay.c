@@ -99,6 +99,13 @@ static size_t list_headers(const struct http_request *request, enum speaker spea
     return count;
 }
 
+/* In a header that no app has a use for, where the route takes it: then Authorization is the app's. */
+static struct http_pair token_header(const struct http_request *request, const char *token, const char *bearer)
+{
+    bool is_own = (http_request_route(request)->carriers & HTTP_EXECD) != 0;
+    return (struct http_pair){is_own ? "X-EXECD-ACCESS-TOKEN" : "Authorization", is_own ? token : bearer};
+}
+
 /* The guest finds the token where it was when that was the path, and in the header else: query and subprotocols lose
  * theirs on the way. */
 bool guest_relay(struct http_request *request, struct error *err)
@@ -117,7 +124,7 @@ bool guest_relay(struct http_request *request, struct error *err)
     if (is_by_path)
         replace_in_path(&target, token);
     else
-        headers[count++] = (struct http_pair){"Authorization", bearer};
+        headers[count++] = token_header(request, token, bearer);
     if (speaker == OF_A_ROUTE) {
         http_reply_header(request, "X-Content-Type-Options", "nosniff");
         http_reply_header(request, "Content-Security-Policy", "sandbox");

@@ -1,16 +1,12 @@
-/* ports_routes.c - the rows, and a request on its way to the app that listens. */
+/* ports_routes.c - the rows. */
 #include "sandboxd/dialects/native/ports/ports_routes.h"
 
 #include "sandboxd/dialects/fields.h"
-#include "sandboxd/dialects/native/ports/ports_admit.h"
 #include "sandboxd/dialects/native/ports/ports_events.h"
+#include "sandboxd/dialects/native/ports/ports_pass.h"
 #include "sandboxd/dialects/native/ports/tunnel.h"
-#include "sandboxd/dialects/plane.h"
 #include "sandboxd/dialects/port_relay.h"
-#include "shared/base/memory.h"
-
-#include <stdio.h>
-#include <string.h>
+#include "sandboxd/sandbox/ports/ports.h"
 
 /* ---- GET /ports ---- */
 
@@ -27,90 +23,41 @@ static void handle_list(struct http_request *request)
         ports_events_once(request);
 }
 
-/* ---- a request that goes on ---- */
+/* ---- GET ... /port/{port}/...: the form of OpenSandbox's clients ---- */
 
-/* Until the exchange is over. */
-struct relayed {
-    uint64_t number; /* the request's */
-    bool in_path;    /* its token: it may be a browser's, whose cookies are those of others at this address too */
-    struct loop_timer *timer;
-};
-
-static void on_expired(void *cookie)
+static void handle_reserved(struct http_request *request)
 {
-    struct relayed *relayed = cookie;
     struct error err = {0};
-    relayed->timer = NULL;
-    struct http_request *request = http_request_find(loop_current(), relayed->number);
-    error_set(&err, ERROR_TOKEN_EXPIRED, "the token expired; ask again with a fresh one");
-    if (request)
-        http_request_revoke(request, &err);
+    error_set(&err, ERROR_NOT_FOUND, "no such path");
+    http_reply_error(request, &err);
 }
 
-static void on_over(void *cookie)
-{
-    AUTO_FREE struct relayed *relayed = cookie;
-    loop_timer_cancel(relayed->timer);
-}
-
-static bool pass_answer_header(void *cookie, const char *name, const char **value UNUSED)
-{
-    const struct relayed *relayed = cookie;
-    return port_relay_may_say(name, relayed->in_path);
-}
-
-static void relay(struct http_request *request, uint16_t port, struct relayed *relayed)
-{
-    struct http_pair headers[5];
-    size_t count = 0;
-    char host[32];
-    const char *referer = http_request_header(request, "referer");
-    AUTO_TEXT target = {0};
-    (void)snprintf(host, sizeof host, "localhost:%u", port);
-    headers[count++] = (struct http_pair){"x-forwarded-host", http_request_header(request, "host")};
-    headers[count++] = (struct http_pair){"x-forwarded-for", http_request_remote(request)};
-    headers[count++] = (struct http_pair){"forwarded", NULL};
-    if (referer && strstr(referer, PORT_RELAY_TOKEN_BEGINS))
-        headers[count++] = (struct http_pair){"referer", NULL};
-    if (relayed->in_path)
-        headers[count++] = (struct http_pair){"cookie", NULL};
-    http_proxy_target(request, "rest", &target);
-    const struct http_proxy_order order = {.target = target.data,
-                                           .host = host,
-                                           .headers = headers,
-                                           .header_count = count,
-                                           .head_timeout_ms = PORT_RELAY_HEAD_TIMEOUT_MS,
-                                           .upgrades = true,
-                                           .answer_header = pass_answer_header,
-                                           .over = on_over,
-                                           .cookie = relayed};
-    port_relay(request, port, &order);
-}
-
-static void handle_port(struct http_request *request)
+/* What stands for one of our own services is never an app's, however it is written. */
+static void handle_routed(struct http_request *request)
 {
     struct error err = {0};
     uint16_t port;
-    if (!ports_admit(request, &port, &err) || !ports_admit_carrier(request, &err)) {
+    if (!ports_parse(http_request_parameter(request, "port"), &port, &err))
         http_reply_error(request, &err);
-        return;
-    }
-    plane_record_read(request); /* whatever its method: what it does there is the app's to say */
-    struct relayed *relayed = memory_new(sizeof *relayed);
-    *relayed = (struct relayed){.number = http_request_number(request),
-                                .in_path = http_request_parameter(request, "sandbox") == NULL};
-    relayed->timer = loop_timer_start(http_request_loop(request),
-                                      plane_deadline_ns(caller_of(request)->claims.expires_at), on_expired, relayed);
-    relay(request, port, relayed);
+    else if (port_relay_is_reserved(port))
+        handle_reserved(request);
+    else
+        ports_pass(request);
 }
 
 #define CAPABILITY (HTTP_BEARER | HTTP_PATH)
+#define ROUTED     (CAPABILITY | HTTP_EXECD | HTTP_POURS | HTTP_PROXIES)
+#define RESERVED   (CAPABILITY | HTTP_EXECD | HTTP_POURS)
 
 static const struct http_route ROUTES[] = {
     {"GET", "/s/{sandbox}/ports", CAPABILITY, "port", 0, handle_list},
     {"*", "/s/{sandbox}/ports/{port}/{rest...}", CAPABILITY | HTTP_POURS | HTTP_PROXIES, "port", PORT_RELAY_BODY_BYTES,
-     handle_port},
+     ports_pass},
     {"GET", "/s/{sandbox}/tunnels/{port}", CAPABILITY | HTTP_QUERY | HTTP_PROTOCOL, "port", 0, tunnel_start},
+    {"*", "/s/{sandbox}/port/{port}/{rest...}", ROUTED, "port", PORT_RELAY_BODY_BYTES, handle_routed},
+    {"*", "/s/{sandbox}/port/44772/proxy/{port}/{rest...}", ROUTED, "port", PORT_RELAY_BODY_BYTES, handle_routed},
+    {"*", PORTS_EXECD_UNKNOWN, RESERVED, "", PORT_RELAY_BODY_BYTES, handle_reserved},
+    {"*", PORTS_EGRESS_UNKNOWN, RESERVED | HTTP_EGRESS_AUTH, "", PORT_RELAY_BODY_BYTES, handle_reserved},
 };
 
 const struct http_route *ports_routes(size_t *count)

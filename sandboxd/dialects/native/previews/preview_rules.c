@@ -13,15 +13,30 @@ static const char SECURE_NAME[] = "__Host-parley_preview"; /* browsers set such 
 
 /* ---- hosts ---- */
 
-bool preview_label_parse(const char *label, uint16_t *port, const char **sandbox, struct error *err)
+static bool take_label(struct preview_label *label, const char *port, size_t port_size, const char *sandbox, size_t size)
 {
-    const char *dash = strchr(label, '-');
-    AUTO_FREE char *digits = memory_copy(label, dash != NULL ? (size_t)(dash - label) : 0);
+    AUTO_FREE char *digits = memory_copy(port, port_size);
     struct error ignored;
-    bool is_label = dash != NULL && strpbrk(label, ".") == NULL && text_is_made_of(dash + 1, CAPABILITY_ID_BYTES, "-");
-    if (!is_label || !ports_parse(digits, port, &ignored))
+    return ports_parse(digits, &label->port, &ignored) &&
+           text_format(label->sandbox, sizeof label->sandbox, "%.*s", (int)size, sandbox) &&
+           text_is_made_of(label->sandbox, sizeof label->sandbox, "-");
+}
+
+/* An id begins with a letter, so one of the two ends is none of it. */
+bool preview_label_parse(struct preview_label *label, const char *text, struct error *err)
+{
+    const char *first = strchr(text, '-'), *last = strrchr(text, '-');
+    struct preview_label made = {.port = 0};
+    size_t length = strlen(text);
+    bool is_label = first != NULL && length < sizeof made.sandbox + 8;
+    made.is_port_last = is_label && !isdigit((unsigned char)text[0]);
+    if (is_label && made.is_port_last)
+        is_label = take_label(&made, last + 1, strlen(last + 1), text, (size_t)(last - text));
+    else if (is_label)
+        is_label = take_label(&made, text, (size_t)(first - text), first + 1, strlen(first + 1));
+    if (!is_label)
         return error_set(err, ERROR_NOT_FOUND, "a preview's host is PORT-SANDBOX, as in 3000-sbx-1a2b");
-    *sandbox = dash + 1;
+    *label = made;
     return true;
 }
 

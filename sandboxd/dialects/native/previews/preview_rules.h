@@ -3,6 +3,7 @@
 
 #include "shared/base/error.h"
 #include "shared/base/text.h"
+#include "shared/capability/capability.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,9 +11,15 @@
 
 #define PREVIEW_TOKEN_MAX_BYTES 3800 /* browsers keep cookies of up to 4096 bytes, name and all */
 
-/** The label "3000-sbx-1a2b" of a preview's host: the port, and what stands for the sandbox (points into it). NOT_FOUND
- *  when it is no such. */
-bool preview_label_parse(const char *label, uint16_t *port, const char **sandbox, struct error *err) MUST_USE;
+/** What a host's label names. */
+struct preview_label {
+    uint16_t port;
+    bool is_port_last;                 /* "sbx-1a2b-3000", as OpenSandbox's clients have it */
+    char sandbox[CAPABILITY_ID_BYTES]; /* what stands for it: "sbx-1a2b" */
+};
+
+/** The label "3000-sbx-1a2b", or "sbx-1a2b-3000", of a preview's host. NOT_FOUND when it is no such. */
+bool preview_label_parse(struct preview_label *label, const char *text, struct error *err) MUST_USE;
 
 /** Whether `sandbox` of a label stands for this id: in small letters, with - for _. */
 bool preview_label_is_of(const char *sandbox, const char *sandbox_id) MUST_USE;

@@ -18,8 +18,7 @@ enum carrier { CARRIER_NONE, CARRIER_QUERY, CARRIER_BEARER, CARRIER_COOKIE };
 /* One request for a preview. */
 struct visit {
     struct http_request *request;
-    uint16_t port;
-    const char *sandbox; /* as the label has it */
+    struct preview_label of;
     enum carrier carrier;
 };
 
@@ -49,7 +48,7 @@ static void refuse(const struct visit *visit, const struct error *err)
         return;
     }
     AUTO_TEXT page = {0};
-    preview_page(&page, visit->port,
+    preview_page(&page, visit->of.port,
                  err->kind == ERROR_TOKEN_EXPIRED   ? "Yours has expired."
                  : err->kind == ERROR_TOKEN_REVOKED ? "Yours was revoked."
                                                     : "");
@@ -70,7 +69,7 @@ static bool deny(const struct visit *visit, const char *reason, const struct err
 static bool is_for_sandbox(const struct visit *visit, const char *token)
 {
     char sandbox_id[CAPABILITY_ID_BYTES];
-    return capability_addressed(token, strlen(token), sandbox_id) && preview_label_is_of(visit->sandbox, sandbox_id);
+    return capability_addressed(token, strlen(token), sandbox_id) && preview_label_is_of(visit->of.sandbox, sandbox_id);
 }
 
 /* One that is for the sandbox. */
@@ -94,7 +93,7 @@ static bool judge_shown(const struct visit *visit, const char *token, struct err
 static bool may_see(const struct visit *visit, struct error *err)
 {
     char needed[32];
-    snprintf(needed, sizeof needed, "port@%u", visit->port);
+    snprintf(needed, sizeof needed, "port@%u", visit->of.port);
     if (scope_allows(&caller_of(visit->request)->claims.scopes, needed))
         return true;
     error_set(err, ERROR_CAPABILITY_DENIED, "this preview needs scope %s, which the token does not grant", needed);
@@ -103,7 +102,10 @@ static bool may_see(const struct visit *visit, struct error *err)
 
 static const char *bearer_of(const struct http_request *request)
 {
-    const char *value = http_request_header(request, "authorization");
+    const char *value = http_request_header(request, "x-execd-access-token");
+    if (preview_is_token(value))
+        return value;
+    value = http_request_header(request, "authorization");
     if (value == NULL || strncasecmp(value, "Bearer ", 7) != 0)
         return NULL;
     value += 7 + strspn(value + 7, " ");
@@ -129,7 +131,7 @@ static bool judge_cookies(struct visit *visit, struct error *err)
     const struct plane *plane = plane_of(visit->request);
     const char *at = http_request_header(visit->request, "cookie");
     size_t size;
-    error_set(err, ERROR_UNAUTHENTICATED, "a preview needs its link: parley url %u", visit->port);
+    error_set(err, ERROR_UNAUTHENTICATED, "a preview needs its link: parley url %u", visit->of.port);
     unsigned tried = 0;
     for (const char *value; (value = preview_cookie_next(&at, preview_cookie_name(plane->previews.is_secure), &size)) &&
                             tried < COOKIES_TRIED;) {
@@ -273,7 +275,7 @@ static void pass_on(const struct visit *visit)
         .cookie = new_shown(request),
     };
     plane_record_read(request);
-    port_relay(request, visit->port, &order);
+    port_relay(request, visit->of.port, &order);
 }
 
 static void handle(struct http_request *request)
@@ -281,7 +283,7 @@ static void handle(struct http_request *request)
     struct visit visit = {.request = request};
     struct error err = {0};
     bool is_allowed =
-        preview_label_parse(http_request_parameter(request, "label"), &visit.port, &visit.sandbox, &err) &&
+        preview_label_parse(&visit.of, http_request_parameter(request, "label"), &err) &&
         find_credential(&visit, &err) && may_see(&visit, &err) && check_worker(&visit, &err);
     bool is_link = is_allowed && visit.carrier == CARRIER_QUERY && is_read(request) && !is_upgrade(request);
     if (is_link && strlen(http_request_credential(request)) > PREVIEW_TOKEN_MAX_BYTES)
@@ -293,6 +295,18 @@ static void handle(struct http_request *request)
         redirect(&visit);
     else
         pass_on(&visit);
+}
+
+bool previews_below(const char *label, struct text *path)
+{
+    struct preview_label of;
+    struct error ignored;
+    if (!preview_label_parse(&of, label, &ignored) || !of.is_port_last || !port_relay_is_reserved(of.port))
+        return false;
+    for (char *c = of.sandbox; *c != '\0'; c++)
+        *c = *c == '-' ? '_' : *c;
+    text_append_format(path, "/s/%s/port/%u", of.sandbox, of.port);
+    return true;
 }
 
 const struct http_route *previews_route(void)

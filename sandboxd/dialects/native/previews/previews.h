@@ -7,3 +7,6 @@
 
 /** The route of http_server_options.host_rule. Static. */
 const struct http_route *previews_route(void) MUST_USE;
+
+/** Its `below`: of "sbx-1a2b-44772", OpenSandbox's form, where the port stands for a service of ours. */
+bool previews_below(const char *label, struct text *path) MUST_USE;

@@ -47,6 +47,8 @@ int main(void)
     CHECK(strcmp(action_of("POST", "/s/{sandbox}/upload/{path...}", 0), "write") == 0);
     CHECK(strcmp(action_of("GET", "/s/{sandbox}/files/{path...}", 0), "none") == 0);
     CHECK(strcmp(action_of("*", "/s/{sandbox}/ports/{port}/{rest...}", HTTP_PROXIES), "none") == 0);
+    CHECK(strcmp(action_of("*", "/s/{sandbox}/port/{port}/{rest...}", HTTP_PROXIES), "none") == 0);
+    CHECK(strcmp(action_of("*", PORTS_EXECD_UNKNOWN, 0), "none") == 0);
     CHECK(strcmp(action_of("POST", "/s/{sandbox}/of-tomorrow", 0), GUEST_GATE_UNKNOWN) == 0);
     return check_done();
 }

@@ -2,23 +2,28 @@
 #include "sandboxd/dialects/native/previews/preview_rules.h"
 #include "tests/unit/check.h"
 
+#define LONG "9999999999999999999999999999999999999999999999999999999999999999999999999999999999999999"
+
 static void test_labels(void)
 {
-    uint16_t port = 0;
-    const char *sandbox = NULL;
+    struct preview_label label = {0};
     struct error err = {0};
-    CHECK(preview_label_parse("3000-sbx-1a2b", &port, &sandbox, &err) && port == 3000);
-    CHECK_TEXT(sandbox, "sbx-1a2b");
-    CHECK(preview_label_parse("65535-x", &port, &sandbox, &err) && port == 65535);
+    CHECK(preview_label_parse(&label, "3000-sbx-1a2b", &err) && label.port == 3000 && !label.is_port_last);
+    CHECK_TEXT(label.sandbox, "sbx-1a2b");
+    CHECK(preview_label_parse(&label, "65535-x", &err) && label.port == 65535);
+    CHECK(preview_label_parse(&label, "sbx-1a2b-3000", &err) && label.port == 3000 && label.is_port_last);
+    CHECK_TEXT(label.sandbox, "sbx-1a2b");
+    CHECK(preview_label_parse(&label, "3000-sbx-4000", &err) && label.port == 3000 && !label.is_port_last);
     static const char *const BAD[] = {
         "",          "-",          "3000",          "3000-",     "0-sbx",      "65536-sbx",
         "03000-sbx", "+3000-sbx",  "3000 -sbx",     "0x10-sbx",  "a-sbx",      "3000-sbx.evil",
         "3000.sbx",  "x.3000-sbx", "3000-sbx@evil", "3000-sb/x", "3000--\x80", "99999999999-sbx",
-        "3e3-sbx",   "3000-sb_x"};
+        "3e3-sbx",   "3000-sb_x",  "-3000",         "sbx-03000", "sbx-65536",  "sbx-0",
+        "s.x-3000",  "sb_x-3000",  "sbx-+3",        "sbx-3000-", "sbx-" LONG "-1"};
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
-        if (preview_label_parse(BAD[i], &port, &sandbox, &err))
+        if (preview_label_parse(&label, BAD[i], &err))
             fprintf(stderr, "taken: %s\n", BAD[i]);
-        CHECK(!preview_label_parse(BAD[i], &port, &sandbox, &err) && err.kind == ERROR_NOT_FOUND);
+        CHECK(!preview_label_parse(&label, BAD[i], &err) && err.kind == ERROR_NOT_FOUND);
     }
     CHECK(preview_label_is_of("sbx-1a2b", "sbx_1a2b"));
     CHECK(!preview_label_is_of("sbx-1a2", "sbx_1a2b"));
