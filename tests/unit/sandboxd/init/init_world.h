@@ -413,13 +413,21 @@ static UNUSED bool rig_wait_fds(const struct rig *rig, int count)
     return false;
 }
 
+/** Whether init still runs. */
+static bool rig_lives(const struct rig *rig)
+{
+    siginfo_t end = {0};
+    return rig->pid > 0 && waitid(P_PID, (id_t)rig->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid == 0;
+}
+
 /** Ends init if it still runs, and removes all. True when everything was empty, as it must be. */
 static UNUSED bool rig_close(struct rig *rig)
 {
     char path[600];
     if (rig->connection >= 0)
         close(rig->connection);
-    bool clean = rig_wait_cgroups(rig, 0); /* who is killed removes nothing, not even its spare child's */
+    /* who is killed removes nothing, not even its spare child's */
+    bool clean = !rig_lives(rig) || rig_wait_cgroups(rig, 0);
     if (rig->pid > 0) {
         kill(rig->pid, SIGKILL);
         rig_wait(rig);
