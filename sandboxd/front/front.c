@@ -1,6 +1,8 @@
 /* front.c - start-up: give up all rights, read the journal, meet the launcher, serve until told to stop. */
 #include "sandboxd/front/front.h"
 
+#include "sandboxd/dialects/execd/execd.h"
+#include "sandboxd/dialects/execd/execd_errors.h"
 #include "sandboxd/dialects/execute/execute.h"
 #include "sandboxd/dialects/guest/guest_gate.h"
 #include "sandboxd/dialects/native/files/files.h"
@@ -65,20 +67,35 @@ static const struct http_route *(*const DIALECTS[])(size_t *count) = {native_rou
                                                                       files_routes,   socket_routes,  ports_routes,
                                                                       execute_routes, node_routes,    plane_metrics_routes};
 
+static void join_routes(struct http_route **all, size_t *count, const struct http_route *routes, size_t some)
+{
+    *all = memory_resize(*all, (*count + some) * sizeof **all);
+    memcpy(*all + *count, routes, some * sizeof **all);
+    *count += some;
+}
+
 static struct http_route *collect_routes(bool is_guest, size_t *count)
 {
     struct http_route *all = NULL;
     *count = 0;
+    size_t execd_count;
+    AUTO_FREE struct http_route *execd = execd_routes(&execd_count);
+    join_routes(&all, count, execd, execd_count);
     for (size_t i = 0; i < sizeof DIALECTS / sizeof *DIALECTS; i++) {
         size_t some;
         if (is_guest && (DIALECTS[i] == node_routes || DIALECTS[i] == plane_metrics_routes))
             continue;
         const struct http_route *routes = DIALECTS[i](&some);
-        all = memory_resize(all, (*count + some) * sizeof *all);
-        memcpy(all + *count, routes, some * sizeof *all);
-        *count += some;
+        join_routes(&all, count, routes, some);
     }
     return all;
+}
+
+/* An error's body, where the route's dialect has one of its own. */
+static json_t *error_body(const struct http_request *request, const struct error *err)
+{
+    json_t *body = execute_error(request, err);
+    return body ? body : execd_error(request, err);
 }
 
 void front_print_routes(void)
@@ -356,7 +373,7 @@ static struct http_server *start_server(struct front *front, struct error *err)
         .loop_started = on_loop_started,
         .loop_ending = on_loop_ending,
         .context = front,
-        .error_body = execute_error,
+        .error_body = error_body,
         .spool_folder = spool,
         .limits = limits_of(front),
         .descriptors_apart = descriptors_of_sandboxes(front->settings),

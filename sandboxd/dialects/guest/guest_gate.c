@@ -1,5 +1,6 @@
 #include "sandboxd/dialects/guest/guest_gate.h"
 
+#include "sandboxd/dialects/execd/execd.h"
 #include "sandboxd/dialects/guest/guest_relay.h"
 #include "sandboxd/dialects/native/files/files_request.h"
 #include "sandboxd/dialects/native/ports/ports_routes.h"
@@ -37,7 +38,8 @@ static const struct deed {
              {"DELETE", S "/files/{path...}", "delete"},
              {"PUT", S "/archive/{path...}", "archive.put"},
              {"POST", S "/upload/{path...}", "write"},
-             {"GET", S "/ws", "socket"}};
+             {"GET", S "/ws", "socket"},
+             {"POST", EXECD_PREFIX "/command", "exec"}};
 
 static const char *const FILE_DEEDS[] = {"move", "copy", "mkdir", "chmod", "edit"};
 
@@ -100,6 +102,7 @@ static void describe_command(const struct http_request *request, struct text *te
     struct error ignored = {0};
     json_t *body = http_request_json(request, &ignored), *argument;
     const char *line = json_string_value(json_object_get(body, "cmd"));
+    line = line ? line : json_string_value(json_object_get(body, "command"));
     const char *id = json_string_value(json_object_get(body, "id"));
     size_t i;
     if (id) {

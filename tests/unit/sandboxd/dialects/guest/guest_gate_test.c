@@ -2,6 +2,7 @@
  * that a route which comes later is not forgotten. */
 #include "sandboxd/dialects/guest/guest_gate.h"
 
+#include "sandboxd/dialects/execd/execd.h"
 #include "sandboxd/dialects/execute/execute.h"
 #include "sandboxd/dialects/native/files/files.h"
 #include "sandboxd/dialects/native/kernels/kernels_routes.h"
@@ -17,20 +18,27 @@
 static const struct http_route *(*const DIALECTS[])(size_t *count) = {
     native_routes, metrics_routes, kernels_routes, files_routes, socket_routes, ports_routes, execute_routes};
 
+static void test_names(const struct http_route *routes, size_t count)
+{
+    CHECK(count > 0);
+    for (size_t at = 0; at < count; at++) {
+        const char *action = guest_gate_action(&routes[at]);
+        bool is_known = !action || strcmp(action, GUEST_GATE_UNKNOWN) != 0;
+        if (!is_known)
+            (void)fprintf(stderr, "%s %s has no row in guest_gate.c\n", routes[at].method, routes[at].path);
+        CHECK(is_known);
+    }
+}
+
 static void test_every_route_has_a_name(void)
 {
+    size_t count = 0;
     for (size_t i = 0; i < sizeof DIALECTS / sizeof *DIALECTS; i++) {
-        size_t count = 0;
         const struct http_route *routes = DIALECTS[i](&count);
-        CHECK(count > 0);
-        for (size_t at = 0; at < count; at++) {
-            const char *action = guest_gate_action(&routes[at]);
-            bool is_known = !action || strcmp(action, GUEST_GATE_UNKNOWN) != 0;
-            if (!is_known)
-                (void)fprintf(stderr, "%s %s has no row in guest_gate.c\n", routes[at].method, routes[at].path);
-            CHECK(is_known);
-        }
+        test_names(routes, count);
     }
+    AUTO_FREE struct http_route *execd = execd_routes(&count);
+    test_names(execd, count);
 }
 
 static const char *action_of(const char *method, const char *path, unsigned carriers)

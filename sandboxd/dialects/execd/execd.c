@@ -1,0 +1,37 @@
+/* execd.c - the tables of this folder, joined; and what belongs to none of them. */
+#include "sandboxd/dialects/execd/execd.h"
+
+#include "sandboxd/dialects/execd/execd_command.h"
+#include "shared/base/memory.h"
+
+#include <string.h>
+
+static void handle_ping(struct http_request *request)
+{
+    http_reply_empty(request, 200);
+}
+
+static const struct http_route *own_routes(size_t *count)
+{
+    static const struct http_route ROUTES[] = {
+        {"GET", EXECD_PREFIX "/ping", EXECD_CARRIERS, "", 0, handle_ping},
+    };
+    *count = sizeof ROUTES / sizeof *ROUTES;
+    return ROUTES;
+}
+
+static const struct http_route *(*const TABLES[])(size_t *count) = {own_routes, execd_command_routes};
+
+struct http_route *execd_routes(size_t *count)
+{
+    struct http_route *all = NULL;
+    *count = 0;
+    for (size_t i = 0; i < sizeof TABLES / sizeof *TABLES; i++) {
+        size_t some;
+        const struct http_route *routes = TABLES[i](&some);
+        all = memory_resize(all, (*count + some) * sizeof *all);
+        memcpy(all + *count, routes, some * sizeof *all);
+        *count += some;
+    }
+    return all;
+}

@@ -1,0 +1,17 @@
+/** execd_run.h - a request that is answered with what a command writes, line by line, and how it ends. */
+#pragma once
+
+#include "sandboxd/sandbox/follower.h"
+#include "shared/http/server.h"
+
+enum execd_run_kind {
+    EXECD_RUN_FOREGROUND, /* until the command's end */
+    EXECD_RUN_BACKGROUND  /* until its start */
+};
+
+struct execd_run;
+
+/** Takes charge of the request's answer. The follower in it is to be handed to process_exec at once. A client that
+ *  leaves stops nothing. */
+struct execd_run *execd_run_new(struct http_request *request, enum execd_run_kind kind) MUST_USE;
+struct follower *execd_run_follower(struct execd_run *run) MUST_USE;
