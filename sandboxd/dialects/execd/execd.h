@@ -11,7 +11,7 @@
 #define EXECD_PREFIX "/s/{sandbox}/port/44772"
 
 /** Where a row takes its credential. */
-#define EXECD_CARRIERS (HTTP_BEARER | HTTP_PATH)
+#define EXECD_CARRIERS (HTTP_EXECD | HTTP_BEARER | HTTP_PATH)
 
 /** Its rows; *count says how many. The caller frees. */
 struct http_route *execd_routes(size_t *count) MUST_USE;
