@@ -11,16 +11,24 @@ import subprocess
 import sys
 import time
 import unittest
+import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 import openapi  # noqa: E402
 from parley_testing import Deployment, needs_root  # noqa: E402
 from parley_testing.deployment import BIN, REPLIES, ROOT  # noqa: E402
+from parley_testing.opensandbox import REPLIES as COMPAT_REPLIES  # noqa: E402
 from parley_testing.token import compact, link  # noqa: E402
 
 PLANES = ("negotiator", "sandboxd")
 DOCUMENTS = {plane: openapi.Document(os.path.join(ROOT, "specs", f"openapi-{plane}.yaml")) for plane in PLANES}
+# What the planes serve for clients of others, in the words of those.
+FOREIGN = {plane: openapi.Foreign(os.path.join(ROOT, "specs", f"openapi-opensandbox-{name}.yaml"))
+           for plane, name in (("negotiator", "lifecycle"), ("sandboxd", "execd"))}
+FOREIGN_PATHS = {"negotiator": re.compile(r"/v1(/.*)?|/health|/sandboxes/[^/]+/proxy/.*"),
+                 "sandboxd": re.compile(r"/(s|c|sandboxes)/[^/]+/port/.*")}
+APPS = re.compile(r"/(s|c|sandboxes)/[^/]+/port/(?!44772/)\d+(/.*)?|(/v1)?/sandboxes/[^/]+/proxy/.*|.*/44772/proxy/.*")
 FAULTS_SHOWN = 25
 # "POST /s/{sandbox}/exec  carriers=bearer,path  needs=process"
 ROUTE = re.compile(r"(?P<method>[A-Z*]+) (?P<path>/\S*)  carriers=(?P<carriers>\S+)  needs=(?P<needs>\S+)")
@@ -62,13 +70,38 @@ def read_replies():
     with open(REPLIES, encoding="utf-8") as kept:
         lines = kept.read().split("\n")
     lines.pop()
-    return [json.loads(line) for line in lines]
+    return [json.loads(line) for line in lines] + read_foreign_replies()
+
+
+def read_foreign_replies():
+    """What clients of others got (tests/compat), as parley_testing would have recorded it."""
+    if not os.path.exists(COMPAT_REPLIES):
+        return []
+    replies = []
+    with open(COMPAT_REPLIES, encoding="utf-8") as kept:
+        for row in map(json.loads, kept):
+            parts = urllib.parse.urlsplit(row["url"])
+            plane = "sandboxd" if parts.path.startswith(("/s/", "/c/", "/sandboxes/")) and "/proxy/" not in parts.path else "negotiator"
+            replies.append(dict(row, plane=plane, path=parts.path, type=row["headers"].get("content-type", ""),
+                                body=row["body"] or "", cut=row["body"] is None))
+    return replies
+
+
+def documents_of(plane):
+    return [DOCUMENTS[plane], FOREIGN[plane]]
+
+
+def document_of(reply):
+    """The document that speaks of the reply; None for one that a program of a sandbox gave."""
+    if APPS.fullmatch(reply["path"]):
+        return None
+    return (FOREIGN if FOREIGN_PATHS[reply["plane"]].fullmatch(reply["path"]) else DOCUMENTS)[reply["plane"]]
 
 
 class Documents(unittest.TestCase):
     def test_they_are_sound(self):
-        for plane, document in DOCUMENTS.items():
-            with self.subTest(plane=plane):
+        for document in [document for plane in PLANES for document in documents_of(plane)]:
+            with self.subTest(document=document.root["info"]["title"]):
                 self.assertEqual(document.faults(), [])
 
     def test_what_both_planes_share_is_one(self):
@@ -308,21 +341,23 @@ class EveryOperation(unittest.TestCase):
 
 class Routes(unittest.TestCase):
     def test_the_tables_are_exactly_the_documents(self):
-        for plane, document in DOCUMENTS.items():
+        for plane in PLANES:
             with self.subTest(plane=plane):
                 # What is served below /c/{token} follows from the carrier "path" of a row below /s/{sandbox}.
                 rows = read_routes(plane)
                 served = set(rows) | {(method, path.replace("/s/{}", "/c/{}", 1)) for (method, path), row in rows.items()
                                       if "path" in row["carriers"].split(",")}
-                written = {(operation.method, unnamed(operation.path)) for operation in document.operations}
-                written |= {("*", unnamed(path)) for path in document.passing}
+                written = set()
+                for document in documents_of(plane):
+                    written |= {(operation.method, unnamed(operation.path)) for operation in document.operations}
+                    written |= {("*", unnamed(path)) for path in document.passing}
                 self.assertEqual(served - written, set(), "served, but not in the document")
                 self.assertEqual(written - served, set(), "in the document, but not served")
 
     def test_what_they_need_is_what_the_documents_say(self):
-        for plane, document in DOCUMENTS.items():
+        for plane in PLANES:
             rows = read_routes(plane)
-            for operation in document.operations:
+            for operation in [operation for document in documents_of(plane) for operation in document.operations]:
                 row = rows.get((operation.method, unnamed(operation.path)))
                 if row is None:
                     continue  # below /c/{token}: the same operation, the same row
@@ -348,8 +383,11 @@ class Replies(unittest.TestCase):
     def test_every_reply_keeps_to_its_operation(self):
         seen, strays, faults = collections.Counter(), 0, collections.Counter()
         for reply in read_replies():
+            document = document_of(reply)
+            if document is None:
+                continue
             try:
-                operation = DOCUMENTS[reply["plane"]].judge(reply)
+                operation = document.judge(reply)
             except openapi.Broken as fault:
                 faults[f"{reply['plane']}: {fault}"] += 1
                 continue
@@ -366,11 +404,13 @@ class Replies(unittest.TestCase):
     def test_every_operation_was_seen_to_succeed(self):
         seen = set()
         for reply in read_replies():
-            operation = DOCUMENTS[reply["plane"]].find(reply["method"], reply["path"])
-            if operation is not None and (200 <= reply["status"] < 300 or reply["status"] == 101):
-                seen.add((reply["plane"], operation.name))
-        missing = [f"{plane} {operation.name}" for plane, document in DOCUMENTS.items() for operation in document.operations
-                   if (plane, operation.name) not in seen and not operation.item.get("x-sealed")]
+            document = document_of(reply)
+            operation = document and document.find(reply["method"], reply["path"])
+            if operation and (200 <= reply["status"] < 300 or reply["status"] == 101):
+                seen.add((document, operation.name))
+        missing = [f"{plane} {operation.name}" for plane in PLANES for document in documents_of(plane)
+                   for operation in document.operations
+                   if (document, operation.name) not in seen and not operation.item.get("x-sealed")]
         self.assertEqual(sorted(set(missing)), [], "no test saw these succeed; were all of scenario and faults run?")
 
 

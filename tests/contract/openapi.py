@@ -46,7 +46,10 @@ class Document:
         self.validators = {}
         self.operations = list(self.read_operations())
         self.passing = list(self.read_passing())
-        self.codes = self.root["components"]["schemas"]["ErrorCode"]
+        self.codes = self.read_codes()
+
+    def read_codes(self):
+        return self.root["components"]["schemas"]["ErrorCode"]
 
     def read_operations(self):
         """One operation may stand below several bases (the servers): each is told with its whole path."""
@@ -144,7 +147,7 @@ class Document:
         told, names = [], {}
         schemes = self.root["components"].get("securitySchemes", {})
         for operation in self.operations:
-            names.setdefault(operation.name, set()).add(operation.path.split("}", 1)[-1])
+            names.setdefault(operation.name, set()).add(id(operation.item))
             for field in ("operationId", "summary", "tags", "responses", "security"):
                 if field not in operation.item:
                     told.append(f"{operation}: {field} is missing")
@@ -156,7 +159,7 @@ class Document:
             told += [f"{operation}: security scheme {name} is not there" for needed in operation.item.get("security", [])
                      for name in needed if name not in schemes]
             told += self.parameter_faults(operation)
-        told += [f"operationId {name} is used twice" for name, paths in names.items() if len(paths) > 1]
+        told += [f"operationId {name} is used twice" for name, items in names.items() if len(items) > 1]
         return told
 
     def parameters(self, operation):
@@ -300,6 +303,53 @@ class Document:
                 raise Broken(f"{here} is {event['type']}: started is the first, and only the first")
             ended = event["type"] in ("exit", "error")
             check_offset(position, event, here)
+
+
+class Foreign(Document):
+    """What clients of others ask, in their words: refusals are theirs, a stream is JSON with an empty line after each event.
+
+      x-may-be-empty  of a response: it may have no body
+      x-last          the types of the last event
+    """
+
+    def read_codes(self):
+        return None
+
+    def example_faults(self):
+        return [fault for fault in super().example_faults() if not fault.endswith(": no example")]
+
+    def judge_stray(self, reply):
+        where = f"{reply['method']} {reply['path'][:80]} {reply['status']} (no operation)"
+        if reply["status"] < 400:
+            raise Broken(f"{where}: only refusals may come from outside the table of routes")
+        if "x-request-id" not in reply["headers"]:
+            raise Broken(f"{where}: the header X-Request-ID is missing")
+
+    def judge_body(self, content, reply, where):
+        operation = self.find(reply["method"], reply["path"])
+        if not reply["body"] and operation.item["responses"].get(str(reply["status"]), {}).get("x-may-be-empty"):
+            return
+        super().judge_body(content, reply, where)
+
+    def check_error(self, error, reply, where):
+        pass  # its schema says all
+
+    def check_stream(self, kind, media, body, cut, where="example"):
+        blocks = body.split("\n\n")
+        if blocks.pop() and not cut:
+            raise Broken(f"{where}: the last event does not end")
+        events = [parse(block, where) for block in blocks]
+        for number, event in enumerate(events):
+            here = f"{where}: event {number}"
+            if "\n" in blocks[number]:
+                raise Broken(f"{here} is not one line")
+            self.check(media["x-item-schema"], event, here)
+            if (event["type"] == "init") != (number == 0) or (event["type"] != "ping" and number == 1):
+                raise Broken(f"{here} is {event['type']}: init is the first, ping the second")
+            if number + 1 < len(events) and event["type"] in media["x-last"]:
+                raise Broken(f"{where}: event {number + 1} comes after the last one")
+        if not cut and (not events or events[-1]["type"] not in media["x-last"]):
+            raise Broken(f"{where}: it ends without {' or '.join(media['x-last'])}")
 
 
 def check_offset(position, event, where):

@@ -223,11 +223,14 @@ class Deployment:
         finally:
             connection.close()
         if record:
-            self.record(method, parts, reply)
+            self.record(method, parts, reply, "open-sandbox-api-key" in {name.lower() for name in sent})
         return reply
 
-    def record(self, method, parts, reply):
+    def record(self, method, parts, reply, foreign=False):
+        """`foreign`: the request had the header that leads below /v1."""
         plane = "negotiator" if parts.port == self.port else "sandboxd"
+        if foreign and plane == "negotiator" and not parts.path.startswith("/v1"):
+            parts = parts._replace(path="/v1" + parts.path)
         os.makedirs(os.path.dirname(REPLIES), exist_ok=True)
         line = (json.dumps({"plane": plane, "method": method, "path": parts.path, "query": parts.query,
                                    "status": reply.status, "type": reply.headers.get("content-type", ""),
