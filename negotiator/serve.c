@@ -1,5 +1,6 @@
 #include "negotiator/commands.h"
 #include "negotiator/deployment.h"
+#include "negotiator/dialects/opensandbox/opensandbox.h"
 #include "negotiator/dialects/outside.h"
 #include "negotiator/dialects/plane.h"
 #include "negotiator/leasing/events/hub.h"
@@ -228,9 +229,18 @@ static bool start_planes(struct service *service, struct error *err)
                                     .hub = service->hub,
                                     .identity = service->identity,
                                     .preview_domain = settings->preview_domain,
+                                    .image_templates = settings->image_templates,
+                                    .opensandbox_egress = settings->opensandbox_egress,
                                     .metrics_open = settings->metrics_open};
     return (service->identity == NULL || identity_start(service->identity, err)) &&
            leasing_start(service->leasing, err) && start_courier(service, err);
+}
+
+/* Of those that print errors otherwise than the native dialect. */
+static json_t *error_body(const struct http_request *request, const struct error *err)
+{
+    json_t *body = execute_error(request, err);
+    return body ? body : opensandbox_error(request, err);
 }
 
 static bool start_server(struct service *service, struct error *err)
@@ -246,8 +256,8 @@ static bool start_server(struct service *service, struct error *err)
                                           .gate = outside_gate,
                                           .loop_started = plane_loop_started,
                                           .loop_ending = plane_loop_ending,
-                                          .error_body = execute_error,
-                                          .header_prefix = {"open-sandbox-api-key", "/v1"},
+                                          .header_prefix = {.header = "open-sandbox-api-key", .prefix = "/v1"},
+                                          .error_body = error_body,
                                           .context = &service->plane,
                                           .limits = {.per_minute = (unsigned)settings->rate_per_minute,
                                                      .burst = (unsigned)settings->rate_burst,

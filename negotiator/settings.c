@@ -1,5 +1,6 @@
 #include "negotiator/settings.h"
 
+#include "negotiator/dialects/opensandbox/opensandbox.h"
 #include "shared/base/config.h"
 #include "shared/base/text.h"
 
@@ -43,6 +44,10 @@ static const struct config_row ROWS[] = {
      "ROLE,...: whose sandboxes may run commands as root, if their node allows it"},
     {"egress_user", CONFIG_TEXT, FIELD(egress_user), "public", 0, 0,
      "none, allow or public: the most that role user may let a sandbox reach"},
+    {"image_templates", CONFIG_TEXT, FIELD(image_templates), "*=base", 0, 0,
+     "GLOB=TEMPLATE,...: what an image that OpenSandbox clients name is, if no template is named so"},
+    {"opensandbox_egress", CONFIG_TEXT, FIELD(opensandbox_egress), "none", 0, 0,
+     "none or public: what sandboxes of OpenSandbox clients reach that say nothing of it"},
     {"preview_domain", CONFIG_TEXT, FIELD(preview_domain), "localhost", 0, 0,
      "the domain below which nodes serve previews; the same as theirs"},
     {"snapshots_max", CONFIG_NUMBER, FIELD(snapshots_max), "100", 0, 100000, "snapshots a principal may have"},
@@ -115,6 +120,14 @@ static bool check_egress(const char *most, struct error *err)
            error_set(err, ERROR_INVALID, "egress_user: \"%.32s\" is none of none, allow, public", most);
 }
 
+static bool check_opensandbox(const struct settings *settings, struct error *err)
+{
+    if (!text_equal(settings->opensandbox_egress, "none") && !text_equal(settings->opensandbox_egress, "public"))
+        return error_set(err, ERROR_INVALID, "opensandbox_egress: \"%.32s\" is none of none, public",
+                         settings->opensandbox_egress);
+    return opensandbox_check_images(settings->image_templates, err);
+}
+
 bool settings_load(struct settings *settings, int argc, char *const argv[], struct error *err)
 {
     AUTO_SETTINGS loaded = {0};
@@ -124,7 +137,7 @@ bool settings_load(struct settings *settings, int argc, char *const argv[], stru
     if (!config_check_listener(
             &(struct config_listener){loaded.host, loaded.tls_cert, loaded.tls_key, loaded.insecure_http}, err) ||
         !config_set_log_level(loaded.log_level, err) || !config_set_log_format(loaded.log_format, err) ||
-        !check_egress(loaded.egress_user, err))
+        !check_egress(loaded.egress_user, err) || !check_opensandbox(&loaded, err))
         return false;
     *settings = loaded;
     loaded = (struct settings){0};

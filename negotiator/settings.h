@@ -30,6 +30,8 @@ struct settings {
     int64_t call_timeout;                        /* s, of one such call */
     char *templates_user, *templates_admin;      /* globs with commas: what that role may begin with */
     char *egress_user;                           /* the most that role user may have: none, allow, public */
+    char *image_templates;                       /* GLOB=TEMPLATE,...: what images of OpenSandbox clients are */
+    char *opensandbox_egress;                    /* none or public: theirs without a networkPolicy */
     char *preview_domain;                        /* below which nodes serve previews */
     char *root_roles;                            /* with commas: whose sandboxes may run commands as root */
     int64_t snapshots_max, volumes_max;          /* of one principal */

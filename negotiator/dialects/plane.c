@@ -1,5 +1,6 @@
 #include "negotiator/dialects/plane.h"
 
+#include "negotiator/dialects/opensandbox/opensandbox.h"
 #include "negotiator/dialects/outside.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUTES_MAX = 128 };
+enum { ROUTES_MAX = 192 };
 
 struct plane *plane_of(const struct http_request *request)
 {
@@ -38,9 +39,20 @@ static const char *webhook_action(const struct http_request *request)
                                                                   : "read";
 }
 
+/* What is below /v1 is another protocol's name for the same. */
+static const char *native_path(const struct http_request *request)
+{
+    const char *path = http_request_path(request);
+    return text_starts_with(path, "/v1/") ? path + strlen("/v1") : path;
+}
+
 static const char *action_of(const struct http_request *request)
 {
-    const char *method = http_request_method(request), *path = http_request_path(request);
+    const char *method = http_request_method(request), *path = native_path(request);
+    if (text_equal(path, "/sandboxes") && text_equal(method, "POST"))
+        return "negotiate";
+    if (text_equal(strrchr(path, '/'), "/renew") || text_equal(strrchr(path, '/'), "/renew-expiration"))
+        return "sandbox.renew";
     if (text_starts_with(path, "/revocations"))
         return text_equal(method, "POST") ? "revoke" : "read";
     if (text_starts_with(path, "/policy"))
@@ -60,7 +72,7 @@ static const char *action_of(const struct http_request *request)
         return "share";
     if (http_request_parameter(request, "share_id"))
         return "share.end";
-    if (text_starts_with(http_request_path(request), "/nodes"))
+    if (text_starts_with(path, "/nodes"))
         return text_equal(method, "POST") ? "node.change" : "read";
     if (text_starts_with(path, "/snapshots"))
         return text_equal(method, "DELETE") ? "snapshot.delete" : "read";
@@ -97,11 +109,16 @@ static void record_refusal(const struct http_request *request, const struct prin
     leasing_refused(plane_of(request)->leasing, &refusal);
 }
 
-void plane_refuse(struct http_request *request, const struct error *err)
+void plane_record_refusal(const struct http_request *request, const struct error *err)
 {
     const struct principal *principal = http_request_identity(request);
     if (principal)
         record_refusal(request, principal, err);
+}
+
+void plane_refuse(struct http_request *request, const struct error *err)
+{
+    plane_record_refusal(request, err);
     http_reply_error(request, err);
 }
 
@@ -257,7 +274,7 @@ const struct http_route *plane_routes(size_t *count)
         threads_rows(),   sandboxes_rows(), changes_rows(),     snapshots_rows(), volumes_rows(),
         node_rows(),      admin_rows(),     revocations_rows(), nodes_rows(),     audit_rows(),
         execute_rows(),   keys_rows(),      login_rows(),       share_rows(),     events_rows(),
-        incidents_rows(), policy_rows(),    metrics_rows(),     webhooks_rows(),
+        incidents_rows(), policy_rows(),    metrics_rows(),     webhooks_rows(),  opensandbox_rows(),
     };
     *count = 0;
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {

@@ -28,11 +28,13 @@ struct plane {
     struct fleet *fleet;
     struct ledger *ledger;
     struct principal_table *principals;
-    struct events_hub *hub;     /* who is told that the audit chain grew */
-    struct courier *courier;    /* who sends events to webhooks */
-    struct identity *identity;  /* of outside issuers; NULL: there are none */
-    const char *preview_domain; /* below which nodes serve previews; borrowed */
-    bool metrics_open;          /* /metrics asks nobody who he is, also beyond this machine */
+    struct events_hub *hub;         /* who is told that the audit chain grew */
+    struct courier *courier;        /* who sends events to webhooks */
+    struct identity *identity;      /* of outside issuers; NULL: there are none */
+    const char *preview_domain;     /* below which nodes serve previews; borrowed */
+    const char *image_templates;    /* "GLOB=TEMPLATE,...": what an image of another protocol is here; borrowed */
+    const char *opensandbox_egress; /* what its sandboxes reach that say nothing of it: "none", "public"; borrowed */
+    bool metrics_open;              /* /metrics asks nobody who he is, also beyond this machine */
     struct plane_counts counts;
     struct housekeeping *housekeeping; /* of the first loop; NULL elsewhere and before */
 };
@@ -50,6 +52,9 @@ bool plane_authorize(struct http_request *request, const struct http_route *rout
 /** The credential is good and this principal's: sets the request's identity, if its role is what the route needs.
  *  FORBIDDEN, recorded. */
 bool plane_admit(struct http_request *request, const struct principal *principal, struct error *err) MUST_USE;
+
+/** Records a refusal that the dialect gives before the rules are asked. */
+void plane_record_refusal(const struct http_request *request, const struct error *err);
 
 /** Ends the request with an error, recorded: for what changes things and is refused before the rules are asked. */
 void plane_refuse(struct http_request *request, const struct error *err);

@@ -107,6 +107,8 @@ static void add_some(json_t *json, const struct sandbox *sandbox)
         json_object_set(json, "ports", sandbox->ports);
     if (sandbox->entrypoint)
         json_object_set(json, "entrypoint", sandbox->entrypoint);
+    if (sandbox->origin)
+        json_object_set(json, "origin", sandbox->origin);
     if (sandbox->usage.told_ms > 0)
         json_object_set_new(json, "usage", shown_usage(&sandbox->usage));
     if (sandbox->reason[0])

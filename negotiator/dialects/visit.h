@@ -11,9 +11,10 @@
 /** For struct `type`, with `refusal`, `answered` and `cookie`, and its type_free. Defines, on the request's loop,
  *
  *    struct type *type_visit(request, question, print)  takes the question and returns it, to be handed to the rules.
- * Its refusal is printed, else print(request, question) is called; neither when the client left void
- * type_visit_cancel(question)                   when the rules did not take it: freed, nothing is printed */
-#define DEFINE_VISIT(type)                                                                                             \
+ * Its refusal is printed (by waiting_refuse, or what a dialect gives), else print(request, question) is called; neither
+ * when the client left void type_visit_cancel(question)                   when the rules did not take it: freed,
+ * nothing is printed */
+#define DEFINE_VISIT_BY(type, refuse)                                                                                  \
     struct type##_visit {                                                                                              \
         struct errand errand;                                                                                          \
         struct type *question; /* owned; the rules' until they answer */                                               \
@@ -24,7 +25,7 @@
     {                                                                                                                  \
         const struct type##_visit *visit = (struct type##_visit *)errand;                                              \
         if (visit->question->refusal.kind != ERROR_NONE)                                                               \
-            waiting_refuse(request, &visit->question->refusal);                                                        \
+            refuse(request, &visit->question->refusal);                                                                \
         else                                                                                                           \
             visit->print(request, visit->question);                                                                    \
     }                                                                                                                  \
@@ -61,3 +62,5 @@
     {                                                                                                                  \
         type##_visit_free(question->cookie);                                                                           \
     }
+
+#define DEFINE_VISIT(type) DEFINE_VISIT_BY(type, waiting_refuse)

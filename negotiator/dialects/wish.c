@@ -248,6 +248,14 @@ static bool read_entrypoint(struct wanted *wanted, const char *name, json_t *val
     return true;
 }
 
+static bool read_origin(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    if (!json_is_object(value))
+        return wrong(name, "an object of texts", err);
+    wanted->origin = json_incref(value);
+    return true;
+}
+
 static bool read_volumes(struct wanted *wanted, const char *name UNUSED, json_t *value, struct error *err)
 {
     wanted->volumes = wish_volumes(value, err);
@@ -335,6 +343,7 @@ bool wish_read(struct wanted *wanted, const json_t *body, struct error *err)
                                           {"ports", read_ports},
                                           {"volumes", read_volumes},
                                           {"entrypoint", read_entrypoint},
+                                          {"origin", read_origin},
                                           {"on_idle", read_on_idle},
                                           {"name", read_name},
                                           {"metadata", read_metadata},

@@ -7,7 +7,7 @@
 
 static bool is_known(const char *name)
 {
-    static const char *const FIELDS[] = {"name", "host", "path", "read_only", "sub_path", "size_mb"};
+    static const char *const FIELDS[] = {"name", "host", "path", "read_only", "sub_path", "size_mb", "create"};
     for (size_t i = 0; i < sizeof FIELDS / sizeof *FIELDS; i++) {
         if (strcmp(name, FIELDS[i]) == 0)
             return true;
@@ -20,7 +20,8 @@ static bool check_types(json_t *volume, struct error *err)
     const char *name;
     json_t *value;
     json_object_foreach (volume, name, value) {
-        bool is_switch = strcmp(name, "read_only") == 0, is_amount = strcmp(name, "size_mb") == 0;
+        bool is_switch = strcmp(name, "read_only") == 0 || strcmp(name, "create") == 0,
+             is_amount = strcmp(name, "size_mb") == 0;
         if (!is_known(name))
             return error_set(err, ERROR_INVALID, "volumes: unknown field \"%.64s\"", name);
         if (json_is_null(value))
@@ -49,15 +50,19 @@ static json_t *read_one(json_t *volume, struct error *err)
     if (!json_is_object(volume) || has_name == has_host) {
         error_set(err, ERROR_INVALID,
                   "each of volumes must be {\"name\" or \"host\", \"path\", \"read_only\"?, \"sub_path\"?, "
-                  "\"size_mb\"?}");
+                  "\"size_mb\"?, \"create\"?}");
         return NULL;
     }
     if (!check_types(volume, err))
         return NULL;
-    return json_pack("{s:s, s:o, s:o, s:o, s:b, s:I}", "kind", has_name ? "named" : "host", "source",
-                     text_of(volume, has_name ? "name" : "host"), "sub_path", text_of(volume, "sub_path"), "path",
-                     text_of(volume, "path"), "read_only", (int)json_is_true(json_object_get(volume, "read_only")),
-                     "size_mb", json_integer_value(json_object_get(volume, "size_mb")));
+    json_t *read =
+        json_pack("{s:s, s:o, s:o, s:o, s:b, s:I}", "kind", has_name ? "named" : "host", "source",
+                  text_of(volume, has_name ? "name" : "host"), "sub_path", text_of(volume, "sub_path"), "path",
+                  text_of(volume, "path"), "read_only", (int)json_is_true(json_object_get(volume, "read_only")),
+                  "size_mb", json_integer_value(json_object_get(volume, "size_mb")));
+    if (json_is_false(json_object_get(volume, "create")))
+        json_object_set_new(read, "must_exist", json_true());
+    return read;
 }
 
 json_t *wish_volumes(const json_t *list, struct error *err)

@@ -59,6 +59,7 @@ static bool fill_sandbox(struct work *work, struct negotiation *n)
     sandbox->network = json_incref(wanted->network);
     sandbox->ports = json_array_size(wanted->ports) > 0 ? json_incref(wanted->ports) : NULL;
     sandbox->entrypoint = json_incref(wanted->entrypoint);
+    sandbox->origin = json_object_size(wanted->origin) > 0 ? json_incref(wanted->origin) : NULL;
     sandbox_add_thread(sandbox, n->thread_id);
     return text_copy(sandbox->principal, sizeof sandbox->principal, caller_owner(&n->caller)) &&
            text_copy(sandbox->template_name, SANDBOX_WORD_BYTES,

@@ -21,13 +21,14 @@ void sandbox_done(struct sandbox *sandbox)
     json_decref(sandbox->network);
     json_decref(sandbox->ports);
     json_decref(sandbox->entrypoint);
+    json_decref(sandbox->origin);
     *sandbox = (struct sandbox){0};
 }
 
 struct sandbox sandbox_brief(const struct sandbox *from)
 {
     struct sandbox brief = *from;
-    brief.threads = brief.env = brief.metadata = brief.volumes = brief.network = brief.ports = brief.entrypoint = NULL;
+    brief.threads = brief.env = brief.metadata = brief.volumes = brief.network = brief.ports = brief.entrypoint = brief.origin = NULL;
     return brief;
 }
 
@@ -148,6 +149,7 @@ static void add_later_fields(json_t *json, const struct sandbox *sandbox)
     json_object_set(json, "network", sandbox->network);
     json_object_set(json, "ports", sandbox->ports);
     json_object_set(json, "entrypoint", sandbox->entrypoint);
+    json_object_set(json, "origin", sandbox->origin);
 }
 
 char *sandbox_format(const struct sandbox *sandbox)
@@ -223,6 +225,7 @@ static bool read_later_fields(struct sandbox *to, json_t *json)
     to->network = json_incref(json_object_get(json, "network"));
     to->ports = json_incref(json_object_get(json, "ports"));
     to->entrypoint = json_incref(json_object_get(json, "entrypoint"));
+    to->origin = json_incref(json_object_get(json, "origin"));
     return true;
 }
 

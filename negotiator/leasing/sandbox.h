@@ -78,6 +78,7 @@ struct sandbox {
     json_t *network;        /* owned, or NULL (none): as in `wanted`, and the next */
     json_t *ports;          /* owned, or NULL: told where browsers find them */
     json_t *entrypoint;     /* owned, or NULL: a list of texts */
+    json_t *origin;         /* owned, or NULL: as in `wanted`; it is shown, and nothing follows from it */
     struct usage usage;     /* not of the row: for who looks at it */
     uint64_t revision;      /* of the row it was read from; 0: there is none */
 };

@@ -11,6 +11,7 @@ void wanted_done(struct wanted *wanted)
     json_decref(wanted->env);
     json_decref(wanted->metadata);
     json_decref(wanted->entrypoint);
+    json_decref(wanted->origin);
     json_decref(wanted->volumes);
     json_decref(wanted->network);
     json_decref(wanted->ports);
@@ -70,6 +71,18 @@ static bool check_metadata(json_t *metadata, struct error *err)
     return true;
 }
 
+static bool check_origin(json_t *origin, struct error *err)
+{
+    const char *name;
+    json_t *value;
+    bool good = json_object_size(origin) <= WANTED_ORIGIN_MAX;
+    json_object_foreach (origin, name, value)
+        good = good && text_is_made_of(name, METADATA_KEY_BYTES, "._-") && json_is_string(value) &&
+               json_string_length(value) <= WANTED_ORIGIN_TEXT_BYTES;
+    return good || error_set(err, ERROR_INVALID, "origin must be an object of at most %d texts of at most %d bytes",
+                             WANTED_ORIGIN_MAX, WANTED_ORIGIN_TEXT_BYTES);
+}
+
 static bool check_entrypoint(const json_t *argv, struct error *err)
 {
     size_t i, bytes = 0;
@@ -117,7 +130,7 @@ bool wanted_check(const struct wanted *wanted, const struct wanted_limits *limit
                          "name must be 1 to %d of a-z0-9-, not begin or end with '-', and not be \"auto\"",
                          SANDBOX_NAME_BYTES - 1);
     return check_env(wanted->env, err) && check_metadata(wanted->metadata, err) &&
-           check_entrypoint(wanted->entrypoint, err) && wanted_check_volumes(wanted->volumes, err);
+           check_entrypoint(wanted->entrypoint, err) && check_origin(wanted->origin, err) && wanted_check_volumes(wanted->volumes, err);
 }
 
 int64_t wanted_wait_s(const struct wanted *wanted)

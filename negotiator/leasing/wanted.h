@@ -7,18 +7,20 @@
 
 enum wanted_mode { WANTED_ENSURE, WANTED_ATTACH_ONLY, WANTED_CREATE_ONLY };
 
-#define WANTED_ACTOR_BYTES      160
-#define WANTED_DAY_S            86400
-#define WANTED_WAIT_MAX_S       300
-#define WANTED_ENV_MAX          64   /* variables */
-#define WANTED_ENV_BYTES        4095 /* of all "NAME=value", each with an end: what a node keeps (sandboxd ENV_BYTES) */
-#define WANTED_METADATA_MAX     32   /* pairs */
-#define WANTED_ENTRYPOINT_MAX   64   /* texts */
-#define WANTED_ENTRYPOINT_BYTES 8192 /* of all, each with an end */
-#define WANTED_VOLUMES_MAX      8
-#define WANTED_VOLUME_BYTES     31 /* a volume's name of a-z0-9-, with NUL */
-#define WANTED_PORTS_MAX        16
-#define WANTED_PATH_BYTES       256 /* of a volume's paths, with NUL: what a node takes (FRONT_LAUNCHER_PATH_BYTES) */
+#define WANTED_ACTOR_BYTES       160
+#define WANTED_DAY_S             86400
+#define WANTED_WAIT_MAX_S        300
+#define WANTED_ENV_MAX           64   /* variables */
+#define WANTED_ENV_BYTES         4095 /* of all "NAME=value", each with an end: what a node keeps (sandboxd ENV_BYTES) */
+#define WANTED_METADATA_MAX      32   /* pairs */
+#define WANTED_ENTRYPOINT_MAX    64   /* texts */
+#define WANTED_ENTRYPOINT_BYTES  8192 /* of all, each with an end */
+#define WANTED_VOLUMES_MAX       8
+#define WANTED_VOLUME_BYTES      31 /* a volume's name of a-z0-9-, with NUL */
+#define WANTED_PORTS_MAX         16
+#define WANTED_ORIGIN_MAX        8   /* pairs */
+#define WANTED_ORIGIN_TEXT_BYTES 512 /* of one of their texts */
+#define WANTED_PATH_BYTES        256 /* of a volume's paths, with NUL: what a node takes (FRONT_LAUNCHER_PATH_BYTES) */
 
 /** Zero is "nothing was said": every default then holds. */
 struct wanted {
@@ -37,8 +39,9 @@ struct wanted {
     enum on_idle on_idle;
     json_t *env, *metadata; /* owned, or NULL */
     json_t *entrypoint;     /* owned, or NULL: a list of texts */
+    json_t *origin;         /* owned, or NULL: an object of texts, what another protocol called what is wanted */
     /* owned, or NULL: a list of {"kind": "named" | "host", "source", "sub_path", "path", "read_only", "size_mb"}, all
-     * of them there; "" and 0: not given */
+     * of them there; "" and 0: not given. With "must_exist": true, one that is not there is not made */
     json_t *volumes;
     json_t *network; /* owned, or NULL: as egress_wish_json (shared/node_protocol/egress_rule.h) gives it */
     json_t *ports;   /* owned, or NULL: a list of numbers, ascending, no two alike */

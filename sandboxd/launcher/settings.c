@@ -86,7 +86,8 @@ static const char *const FOREIGN[] = {"webhook_hosts", "webhook_give_up",
     "host",    "port",         "negotiator_user", "negotiator_uid",  "map_mb",    "ttl_default",
     "ttl_max", "idle_timeout", "lease_lifetime",  "cpu_milli",       "memory_mb", "disk_mb",
     "pids",    "node_calls",   "call_timeout",    "audit_keep_days", "templates_user", "templates_admin",
-    "root_roles", "egress_user", "snapshots_max", "volumes_max", NULL};
+    "root_roles", "egress_user", "snapshots_max", "volumes_max",
+    "image_templates", "opensandbox_egress", NULL};
 
 static bool check_words(const struct settings *settings, struct error *err)
 {

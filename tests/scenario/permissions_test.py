@@ -63,7 +63,7 @@ def of_list(as_owner=404, thing="nothing"):
     return Row(200, 200, 200, 200, thing, None, as_owner)
 
 
-THREAD, SANDBOX = "/threads/{thread_id}/sandbox", "/sandboxes/{sandbox_id}"
+THREAD, SANDBOX, V1 = "/threads/{thread_id}/sandbox", "/sandboxes/{sandbox_id}", "/v1/sandboxes"
 ROUTES = {
     ("POST", THREAD): of_thread(403, 200, 200, body={}, other=201),  # his own thread of that name
     ("GET", THREAD): of_thread(200, 200, 200),
@@ -122,12 +122,23 @@ ROUTES = {
     ("GET", "/incidents/{incident_id}/suspects"): for_admins(None, 404, "no_incident"),
     ("POST", "/incidents/{incident_id}/evidence"): for_admins({}, 400, "no_incident"),
     ("POST", "/incidents/{incident_id}/close"): for_admins({}, 404, "no_incident"),
+    # Of OpenSandbox clients. What is not theirs is not there; nobody sends a role's limits to these 501s.
+    ("POST", V1): Row(403, 202, 202, 202, body={"image": {"uri": "any"}, "entrypoint": ["true"], "resourceLimits": {}},
+                      as_owner=404),
+    ("GET", V1 + "/{sandbox_id}"): of_id(200, 200, 200, "sandbox"),
+    ("DELETE", V1 + "/{sandbox_id}"): of_id(403, 204, 204, "sandbox"),
+    ("POST", "/v1/metrics/events"): Row(204, 204, 204, 204, body={}),
+    ("GET", "/v1/pools"): Row(501, 501, 501, 501),
+    ("POST", "/v1/pools"): Row(501, 501, 501, 501, body={}),
+    ("GET", "/v1/pools/{pool}"): Row(501, 501, 501, 501, "pool"),
+    ("PUT", "/v1/pools/{pool}"): Row(501, 501, 501, 501, "pool", {}),
+    ("DELETE", "/v1/pools/{pool}"): Row(501, 501, 501, 501, "pool"),
 }
 # Whoever asks gets the same: for supervisors, for who is about to show a credential in the body, and what is sealed.
 # Fifteen minutes must not become for ever.
 NOT_BY_LOGIN = {("POST", "/keys/{key_id}/rotate")}
 OPEN = {("GET", "/healthz"): 200, ("GET", "/readyz"): 200, ("POST", "/auth/token"): 400, ("POST", "/node/v1/message"): 401,
-        ("POST", "/node/v1/enrol"): 400, ("GET", "/metrics"): 200}
+        ("POST", "/node/v1/enrol"): 400, ("GET", "/metrics"): 200, ("GET", "/health"): 200, ("GET", "/v1/health"): 200}
 
 # The same of sandboxd: routes that ask for no capability, and what one gets who shows none.
 OPEN_NODE = {("GET", "/healthz"): 200, ("GET", "/readyz"): 200, ("GET", "/metrics"): 200, ("POST", "/node/v1/message"): 401}
@@ -229,6 +240,9 @@ class World(unittest.TestCase):
 
     def no_node(self):
         return {"node": "no-such-node"}
+
+    def pool(self):
+        return {"pool": "default"}
 
     def no_incident(self):
         return {"incident_id": "inc_" + "a" * 20}

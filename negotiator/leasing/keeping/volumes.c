@@ -134,6 +134,8 @@ bool volumes_place(struct work *work, struct sandbox *sandbox, struct error *ref
             return error_set(refusal, ERROR_CONFLICT, "volume %s is being deleted; ask again", name);
         if (!volume_get(work, sandbox->principal, name, &volume))
             return false;
+        if (volume.revision == 0 && json_is_true(json_object_get(json_array_get(sandbox->volumes, i), "must_exist")))
+            return error_set(refusal, ERROR_NOT_FOUND, "there is no volume %s", name);
         made += volume.revision == 0;
         if (volume.revision == 0)
             continue;

@@ -1,0 +1,27 @@
+/** osb_shown.h - sandboxes as OpenSandbox clients read them. Pure. Private to this folder. */
+#pragma once
+
+#include "negotiator/leasing/leasing.h"
+
+#ifndef LIFE_ENDLESS_S /* until the rules know lives without end */
+#define LIFE_ENDLESS_S      0
+#define life_is_endless(at) false
+#endif
+
+/** Whether they see it at all: what is ending is gone for them. */
+bool osb_is_shown(const struct sandbox *sandbox) MUST_USE;
+
+/** "Running", of a state that is shown; static. */
+const char *osb_state_name(enum sandbox_state state) MUST_USE;
+/** The states (bits) of such a name, in any case; 0: none is called so. */
+unsigned osb_state_bits(const char *name) MUST_USE;
+/** Of all that are shown. */
+unsigned osb_states_shown(void) MUST_USE;
+
+/** The whole Sandbox; the caller owns it, as the next. */
+json_t *osb_shown_sandbox(const struct sandbox *sandbox) MUST_USE;
+/** What a create answers: all but what it began with. */
+json_t *osb_shown_created(const struct sandbox *sandbox) MUST_USE;
+
+/** {"page", "pageSize", "totalItems", "totalPages", "hasNextPage"}. The page size is above 0. */
+json_t *osb_shown_pages(size_t page, size_t page_size, size_t total) MUST_USE;
