@@ -272,6 +272,9 @@ static UNUSED void front_rig_open(struct front_rig *rig)
 static UNUSED void front_rig_close(struct front_rig *rig)
 {
     struct error err;
+    siginfo_t end;
+    kill(rig->init.pid, SIGKILL); /* with all that was left running in it: nobody waits for a sleep of a minute */
+    (void)waitid(P_PID, (id_t)rig->init.pid, &end, WEXITED | WNOWAIT);
     (void)rig_close(&rig->init); /* commands may still run in it */
     CHECK(fd_remove_tree(rig->state, &err));
 }
