@@ -9,7 +9,7 @@
 
 enum { MODE_MAX = 07777, DEPTH_MAX = 64, UPLOAD_MAX = 64 };
 
-enum text_at { ROOT, PATH, TO_ROOT, TO_PATH, PATTERN, GLOB, UPLOAD, TEXTS };
+enum text_at { ROOT, PATH, TO_ROOT, TO_PATH, PATTERN, GLOB, UPLOAD, OWNER, GROUP, TEXTS };
 
 /* A request's packet: this, then the texts without NULs, in the order of enum text_at. */
 struct head {
@@ -28,22 +28,24 @@ enum wants { NEVER, OPTIONAL, ALWAYS };
 /* What an operation takes beside its path. */
 struct rule {
     uint32_t flags;
-    enum wants descriptor, to, pattern, glob, upload;
+    enum wants descriptor, to, pattern, glob, upload, users;
 };
 
 static const struct rule RULES[] = {
     [FILES_STAT] = {.flags = FILES_FOLLOW},
-    [FILES_OPEN] = {.flags = FILES_FOLLOW},
+    [FILES_OPEN] = {.flags = FILES_FOLLOW | FILES_LINES},
     [FILES_LIST] = {.flags = 0},
-    [FILES_GLOB] = {.flags = FILES_IGNORE_CASE, .pattern = ALWAYS},
+    [FILES_GLOB] = {.flags = FILES_IGNORE_CASE | FILES_BY_NAME | FILES_NO_FOLDERS, .pattern = ALWAYS},
     [FILES_GREP] = {.flags = FILES_IGNORE_CASE | FILES_FIXED, .pattern = ALWAYS, .glob = OPTIONAL},
-    [FILES_MKDIR] = {.flags = FILES_PARENTS | FILES_MODE},
-    [FILES_REMOVE] = {.flags = FILES_RECURSIVE | IF_FLAGS},
+    [FILES_MKDIR] = {.flags = FILES_PARENTS | FILES_MODE | FILES_KNOWN_USERS, .users = OPTIONAL},
+    [FILES_REMOVE] = {.flags = FILES_RECURSIVE | FILES_NO_FOLDERS | IF_FLAGS},
     [FILES_MOVE] = {.flags = FILES_OVERWRITE | FILES_PARENTS | IF_FLAGS, .to = ALWAYS},
     [FILES_COPY] = {.flags = FILES_OVERWRITE | FILES_PARENTS | FILES_RECURSIVE | IF_FLAGS, .to = ALWAYS},
-    [FILES_CHMOD] = {.flags = FILES_MODE | IF_FLAGS},
+    [FILES_CHMOD] = {.flags = FILES_MODE | FILES_KNOWN_USERS | IF_FLAGS, .users = OPTIONAL},
     [FILES_EDIT] = {.flags = IF_FLAGS, .descriptor = ALWAYS},
-    [FILES_WRITE] = {.flags = FILES_PARENTS | FILES_MODE | FILES_MTIME | IF_FLAGS, .descriptor = ALWAYS},
+    [FILES_WRITE] = {.flags = FILES_PARENTS | FILES_MODE | FILES_MTIME | FILES_KNOWN_USERS | IF_FLAGS,
+                     .descriptor = ALWAYS,
+                     .users = OPTIONAL},
     [FILES_PIECE] = {.flags = FILES_PARENTS | FILES_MODE | FILES_MTIME | IF_FLAGS,
                      .descriptor = OPTIONAL,
                      .upload = ALWAYS},
@@ -120,8 +122,13 @@ static bool check_numbers(const struct files_request *request, const struct rule
                          request->flags & ~rule->flags);
     if ((request->flags & FILES_IF_NONE) && (request->flags & (FILES_IF_MATCH | FILES_IF_ANY)))
         return error_set(err, ERROR_INVALID, "If-Match and If-None-Match exclude each other");
-    if (request->mode > MODE_MAX || (request->operation == FILES_CHMOD && !(request->flags & FILES_MODE)))
+    bool has_user = or_empty(request->owner)[0] != 0 || or_empty(request->group)[0] != 0;
+    if (request->mode > MODE_MAX)
         return error_set(err, ERROR_INVALID, "mode must be 0000..7777");
+    if (request->operation == FILES_CHMOD && !(request->flags & FILES_MODE) && !has_user)
+        return error_set(err, ERROR_INVALID, "mode, owner or group is needed");
+    if ((request->flags & FILES_LINES) && (request->offset == 0 || request->size == 0))
+        return error_set(err, ERROR_INVALID, "lines are counted from 1");
     if (request->depth > DEPTH_MAX || (request->operation == FILES_LIST && request->depth == 0))
         return error_set(err, ERROR_INVALID, "depth must be 1..%d", DEPTH_MAX);
     return true;
@@ -149,6 +156,8 @@ bool front_files_request_check(const struct files_request *request, bool has_des
         !check_wanted(rule->pattern, or_empty(request->pattern), FRONT_FILES_TEXT_MAX, "pattern", err) ||
         !check_wanted(rule->glob, or_empty(request->glob), FRONT_FILES_TEXT_MAX, "glob", err) ||
         !check_wanted(rule->upload, or_empty(request->upload), UPLOAD_MAX, "upload", err) ||
+        !check_wanted(rule->users, or_empty(request->owner), FRONT_FILES_USER_MAX, "owner", err) ||
+        !check_wanted(rule->users, or_empty(request->group), FRONT_FILES_USER_MAX, "group", err) ||
         !check_numbers(request, rule, err) || !check_piece(request, has_descriptor, err))
         return false;
     if ((rule->descriptor == NEVER && has_descriptor) || (rule->descriptor == ALWAYS && !has_descriptor))
@@ -161,8 +170,8 @@ bool front_files_request_send(int socket, const struct files_request *request, i
 {
     if (!front_files_request_check(request, descriptor >= 0, err))
         return false;
-    const char *texts[TEXTS] = {request->root,    request->path, request->to_root, request->to_path,
-                                request->pattern, request->glob, request->upload};
+    const char *texts[TEXTS] = {request->root, request->path,   request->to_root, request->to_path, request->pattern,
+                                request->glob, request->upload, request->owner,   request->group};
     struct head head = {
         .operation = request->operation,
         .flags = request->flags,
@@ -233,6 +242,8 @@ static bool decode(const char *packet, size_t size, struct files_request *reques
         .pattern = texts[PATTERN],
         .glob = texts[GLOB],
         .upload = texts[UPLOAD],
+        .owner = texts[OWNER],
+        .group = texts[GROUP],
     };
     *memory = TAKE(copy);
     return true;

@@ -18,6 +18,7 @@
 #define FRONT_FILES_PATH_MAX    4095 /* bytes of a path; no NUL, no empty, . or .. segment */
 #define FRONT_FILES_NAME_MAX    255
 #define FRONT_FILES_TEXT_MAX    4096       /* a pattern */
+#define FRONT_FILES_USER_MAX    64         /* bytes of a user's or group's name */
 #define FRONT_FILES_EDIT_MAX    (1 << 20)  /* all texts of an edit */
 #define FRONT_FILES_EDITED_MAX  (16 << 20) /* the file that is edited */
 #define FRONT_FILES_HELPER_KIND 1          /* fi_helper.kind */
@@ -25,15 +26,16 @@
 enum files_operation {
     FILES_STAT = 1, /* one ENTRY; FILES_FOLLOW: of a link's target */
     FILES_OPEN,     /* ENTRY, with a descriptor of a regular file; or, where none may be handed over (/proc), ENTRY then
-                       DATA */
+                       DATA. FILES_LINES: ENTRY, then as DATA `size` lines from line `offset` on, parted by \n, each
+                       without its \r\n or \n; DONE.count of them */
     FILES_LIST,     /* ENTRY: the folder itself (path ""), then each below it to `depth` */
-    FILES_GLOB,     /* ENTRY each that `pattern` matches below path */
+    FILES_GLOB,     /* ENTRY each that `pattern` matches below path; FILES_BY_NAME, FILES_NO_FOLDERS */
     FILES_GREP,  /* MATCH each line of files below path (or of the file) that `pattern` matches; `glob` filters names */
     FILES_MKDIR, /* ENTRY; FILES_PARENTS; DONE.count 1 when it was made */
-    FILES_REMOVE, /* FILES_RECURSIVE */
+    FILES_REMOVE, /* FILES_RECURSIVE; FILES_NO_FOLDERS */
     FILES_MOVE,   /* to `to_path`: ENTRY; FILES_OVERWRITE */
     FILES_COPY,   /* the same; FILES_RECURSIVE */
-    FILES_CHMOD,  /* ENTRY */
+    FILES_CHMOD,  /* ENTRY; at least one of mode, owner and group */
     FILES_EDIT,   /* + descriptor: sealed memfd, see front_files_edit; ENTRY, DONE.count replacements */
     FILES_WRITE,  /* + descriptor: pipe, read end. Then COMMIT; ENTRY, DONE.count 1 when it was made anew */
     FILES_PIECE, /* as WRITE, into `.name.<upload>.part`: STATE; ENTRY when it was the last. Without a descriptor: STATE
@@ -57,7 +59,11 @@ enum files_flag {
     FILES_IF_MATCH =
         1 << 9, /* only when the target (MOVE, COPY: to_path) is there and is `match`; FILES_IF_ANY: whatever it is */
     FILES_IF_ANY = 1 << 10,
-    FILES_IF_NONE = 1 << 11 /* only when there is none */
+    FILES_IF_NONE = 1 << 11, /* only when there is none */
+    FILES_BY_NAME = 1 << 12, /* the pattern is of the last name alone, wherever it is, and hidden ones are as others */
+    FILES_NO_FOLDERS = 1 << 13, /* only what is no folder: GLOB leaves them out, REMOVE is CONFLICT */
+    FILES_LINES = 1 << 14,
+    FILES_KNOWN_USERS = 1 << 15 /* an owner or group that the sandbox does not know is left as it was */
 };
 
 /** What tells one state of a file from another: an ETag's parts. */
@@ -74,14 +80,15 @@ struct files_request {
     uint32_t limit; /* records at most; 0: no limit */
     uint32_t mode;  /* 0..07777 */
     int64_t mtime_ns;
-    uint64_t size;          /* COMMIT: bytes poured; PIECE: bytes of this piece */
-    uint64_t offset, total; /* PIECE */
+    uint64_t size;          /* COMMIT: bytes poured; PIECE: bytes of this piece; LINES: how many, from 1 */
+    uint64_t offset, total; /* PIECE; LINES: offset, from 1 */
     struct files_version match;
     const char *root,
         *path; /* root "": the whole sandbox, else the path scope's folder; path absolute, at or below root */
     const char *to_root, *to_path; /* MOVE, COPY; else "" */
     const char *pattern, *glob;    /* GLOB, GREP; else "" */
     const char *upload;            /* PIECE: 1..64 of A-Za-z0-9._-; else "" */
+    const char *owner, *group;     /* CHMOD, MKDIR, WRITE: a name in the sandbox or a number; "": as it is */
 };
 
 enum files_record_kind { FILES_ENTRY = 1, FILES_MATCH, FILES_EVENT, FILES_STATE, FILES_DATA, FILES_DONE, FILES_ERROR };
@@ -112,8 +119,9 @@ struct files_record {
     uint32_t mode, uid, gid; /* mode: permission bits, 0..07777 */
     uint64_t links;
     struct files_version version;
-    struct files_bytes path;   /* below the request's path, no slash at its ends; "" itself. Also MATCH, EVENT */
-    struct files_bytes target; /* of a symlink */
+    struct files_bytes path;         /* below the request's path, no slash at its ends; "" itself. Also MATCH, EVENT */
+    struct files_bytes target;       /* of a symlink */
+    struct files_bytes owner, group; /* names of uid and gid; "": the sandbox has none for it */
     /* MATCH */
     uint64_t line;           /* from 1 */
     uint64_t column;         /* bytes, from 1 */
@@ -148,6 +156,7 @@ int front_files_request_receive(int socket, struct files_request *request, void 
 struct files_edit {
     struct files_bytes old, new; /* old is not empty */
     bool all;                    /* every occurrence; else there must be exactly one */
+    bool optional;               /* none is as good; else there must be at least one */
 };
 /** A sealed memfd of 1..1000 edits; -1 with TOO_LARGE over FRONT_FILES_EDIT_MAX, or INVALID. */
 int front_files_edits_seal(const struct files_edit *edits, size_t count, struct error *err) MUST_USE;

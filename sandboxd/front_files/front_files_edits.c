@@ -15,8 +15,10 @@ enum { EDITS_MAX = 1000 };
 
 /* The memfd: a count, as many rows, then all texts. */
 struct row {
-    uint32_t old, new, all;
+    uint32_t old, new, all; /* all: ROW_ALL | ROW_OPTIONAL */
 };
+
+enum { ROW_ALL = 1, ROW_OPTIONAL = 2 };
 
 static bool count_texts(const struct files_edit *edits, size_t count, struct error *err)
 {
@@ -43,7 +45,8 @@ int front_files_edits_seal(const struct files_edit *edits, size_t count, struct 
         return -1;
     text_append(&blob, &rows, sizeof rows);
     for (size_t i = 0; i < count; i++) {
-        struct row row = {.old = (uint32_t)edits[i].old.size, .new = (uint32_t)edits[i].new.size, .all = edits[i].all};
+        struct row row = {.old = (uint32_t)edits[i].old.size, .new = (uint32_t)edits[i].new.size};
+        row.all = (edits[i].all ? ROW_ALL : 0U) | (edits[i].optional ? ROW_OPTIONAL : 0U);
         text_append(&blob, &row, sizeof row);
     }
     for (size_t i = 0; i < count; i++) {
@@ -90,11 +93,12 @@ static size_t sealed_size(int fd, struct error *err)
 static bool point_edits(struct files_edit *edits, size_t count, const struct row *rows, const char *text, size_t size)
 {
     for (size_t i = 0; i < count; i++) {
-        if (rows[i].all > 1 || rows[i].old > size || rows[i].new > size - rows[i].old)
+        if (rows[i].all > (ROW_ALL | ROW_OPTIONAL) || rows[i].old > size || rows[i].new > size - rows[i].old)
             return false;
         edits[i] = (struct files_edit){.old = {.data = text, .size = rows[i].old},
                                        .new = {.data = text + rows[i].old, .size = rows[i].new},
-                                       .all = rows[i].all == 1};
+                                       .all = (rows[i].all & ROW_ALL) != 0,
+                                       .optional = (rows[i].all & ROW_OPTIONAL) != 0};
         text += rows[i].old + rows[i].new;
         size -= rows[i].old + rows[i].new;
     }
@@ -125,8 +129,9 @@ bool front_files_edits_read(int fd, struct files_edit **edits, size_t *count, st
     return true;
 }
 
-/* virtiofs, in a virtual machine whose root file system is one, and what gVisor calls its gofer's files: what this process itself runs from is no slower for it
- * than what it is handed. Elsewhere it is FUSE, whose server may be anybody. */
+/* virtiofs, in a virtual machine whose root file system is one, and what gVisor calls its gofer's files: what this
+ * process itself runs from is no slower for it than what it is handed. Elsewhere it is FUSE, whose server may be
+ * anybody. */
 static bool is_as_own_root(const struct statfs *system)
 {
     struct statfs root;

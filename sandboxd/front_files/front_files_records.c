@@ -6,7 +6,8 @@
 #include <string.h>
 
 enum {
-    TEXT_MAX = 32768 /* of DATA and MATCH */
+    TEXT_MAX = 32768, /* of DATA and MATCH */
+    TEXTS = 4         /* of a record */
 };
 
 struct head {
@@ -41,7 +42,7 @@ struct done {
 /* A record as it lies in the packet. */
 struct wire {
     struct head head;
-    uint32_t sizes[2]; /* of the texts */
+    uint32_t sizes[TEXTS]; /* of the texts */
     union {
         struct entry entry;
         struct match match;
@@ -138,7 +139,7 @@ static void decode(struct files_record *record, const struct wire *wire)
 }
 
 /* Where the texts of a kind belong; NULL: it has no such text. */
-static void point_at_texts(struct files_record *record, struct files_bytes *texts[2])
+static void point_at_texts(struct files_record *record, struct files_bytes *texts[TEXTS])
 {
     bool has_path = record->kind == FILES_ENTRY || record->kind == FILES_MATCH || record->kind == FILES_EVENT;
     texts[0] = has_path ? &record->path : NULL;
@@ -146,6 +147,8 @@ static void point_at_texts(struct files_record *record, struct files_bytes *text
                : record->kind == FILES_EVENT                               ? &record->from
                : record->kind == FILES_MATCH || record->kind == FILES_DATA ? &record->text
                                                                            : NULL;
+    texts[2] = record->kind == FILES_ENTRY ? &record->owner : NULL;
+    texts[3] = record->kind == FILES_ENTRY ? &record->group : NULL;
 }
 
 /* What the fields' types do not say by themselves. */
@@ -193,6 +196,10 @@ static const char *wrong_in_texts(const struct files_record *record)
     if (record->target.size > 0 && (!is_symlink || record->target.size > FRONT_FILES_PATH_MAX ||
                                     memchr(record->target.data, 0, record->target.size) != NULL))
         return "a link's target";
+    if (record->owner.size > FRONT_FILES_USER_MAX || record->group.size > FRONT_FILES_USER_MAX ||
+        memchr(record->owner.data, 0, record->owner.size) != NULL ||
+        memchr(record->group.data, 0, record->group.size) != NULL)
+        return "a user's or group's name";
     if (record->text.size > TEXT_MAX || (record->kind == FILES_DATA && record->text.size == 0))
         return "a text's size";
     if (record->kind == FILES_ERROR && !is_error(&record->error))
@@ -204,7 +211,8 @@ static const char *wrong_in_texts(const struct files_record *record)
 static const char *wrong_in(const struct wire *wire, struct files_record *record)
 {
     static const struct files_bytes empty = {.data = "", .size = 0};
-    struct files_bytes *all[] = {&record->path, &record->target, &record->text, &record->from};
+    struct files_bytes *all[] = {&record->path, &record->target, &record->text,
+                                 &record->from, &record->owner,  &record->group};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i]->size == 0)
             *all[i] = empty;
@@ -228,10 +236,10 @@ bool front_files_packet_add(struct files_packet *packet, const struct files_reco
 {
     struct wire wire = {.head.kind = record->kind};
     struct files_record copy = *record;
-    struct files_bytes *texts[2];
+    struct files_bytes *texts[TEXTS];
     size_t body = body_size(record->kind), size = FIXED_BYTES + body;
     point_at_texts(&copy, texts);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < TEXTS; i++) {
         if (texts[i] != NULL && texts[i]->size > TEXT_MAX)
             return false;
         wire.sizes[i] = texts[i] ? (uint32_t)texts[i]->size : 0;
@@ -244,7 +252,7 @@ bool front_files_packet_add(struct files_packet *packet, const struct files_reco
     char *to = packet->data + packet->size;
     memcpy(to, &wire, FIXED_BYTES + body);
     to += FIXED_BYTES + body;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < TEXTS; i++) {
         if (wire.sizes[i] == 0)
             continue;
         memcpy(to, texts[i]->data, wire.sizes[i]);
@@ -254,10 +262,18 @@ bool front_files_packet_add(struct files_packet *packet, const struct files_reco
     return true;
 }
 
+static uint64_t texts_size(const struct wire *wire)
+{
+    uint64_t size = 0;
+    for (int i = 0; i < TEXTS; i++)
+        size += wire->sizes[i];
+    return size;
+}
+
 int front_files_packet_next(const char *data, size_t size, size_t *at, struct files_record *record, struct error *err)
 {
     struct wire wire = {0};
-    struct files_bytes *texts[2];
+    struct files_bytes *texts[TEXTS];
     size_t left = size - *at;
     if (*at >= size)
         return 0;
@@ -268,7 +284,7 @@ int front_files_packet_next(const char *data, size_t size, size_t *at, struct fi
     memcpy(&wire, data + *at, FIXED_BYTES);
     size_t fixed = FIXED_BYTES + body_size(wire.head.kind);
     if (wire.head.kind < FILES_ENTRY || wire.head.kind > FILES_ERROR || left < fixed || wire.head.size > left ||
-        (uint64_t)fixed + wire.sizes[0] + wire.sizes[1] != wire.head.size) {
+        fixed + texts_size(&wire) != wire.head.size) {
         error_set(err, ERROR_INVALID, "a record of kind %u whose sizes are wrong", wire.head.kind);
         return -1;
     }
@@ -276,7 +292,7 @@ int front_files_packet_next(const char *data, size_t size, size_t *at, struct fi
     struct files_record got = {.kind = (enum files_record_kind)wire.head.kind};
     const char *text = data + *at + fixed;
     point_at_texts(&got, texts);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < TEXTS; i++) {
         if (texts[i] != NULL)
             *texts[i] = (struct files_bytes){.data = text, .size = wire.sizes[i]};
         else if (wire.sizes[i] != 0) {

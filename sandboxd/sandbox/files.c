@@ -19,7 +19,7 @@ enum { PIPE_BYTES = 256 << 10, PACKETS_A_TURN = 16 }; /* so that one helper does
 static const uint64_t SHORT_NS = UINT64_C(30) * 1000000000;
 
 /* Texts of a request, and so of our copy of it. */
-#define TEXTS 7
+#define TEXTS 9
 
 struct files_call {
     struct sandboxes *all;
@@ -52,8 +52,9 @@ static void on_readable(void *cookie);
 static bool is_short(const struct files_request *request)
 {
     switch (request->operation) {
-    case FILES_STAT:
     case FILES_OPEN:
+        return (request->flags & FILES_LINES) == 0;
+    case FILES_STAT:
     case FILES_MKDIR:
     case FILES_CHMOD:
     case FILES_EDIT:
@@ -454,11 +455,12 @@ static void ask(struct files_call *call, bool wants_new)
 
 static void copy_texts(struct files_call *call, const struct files_request *request)
 {
-    const char *const from[TEXTS] = {request->root,    request->path, request->to_root, request->to_path,
-                                     request->pattern, request->glob, request->upload};
+    const char *const from[TEXTS] = {request->root,    request->path,    request->to_root,
+                                     request->to_path, request->pattern, request->glob,
+                                     request->upload,  request->owner,   request->group};
     const char **const to[TEXTS] = {&call->request.root,    &call->request.path,    &call->request.to_root,
                                     &call->request.to_path, &call->request.pattern, &call->request.glob,
-                                    &call->request.upload};
+                                    &call->request.upload,  &call->request.owner,   &call->request.group};
     for (size_t i = 0; i < TEXTS; i++)
         *to[i] = call->texts[i] = memory_string(from[i] ? from[i] : "");
 }

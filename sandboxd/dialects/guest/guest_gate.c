@@ -36,6 +36,7 @@ static const struct deed {
              {"PUT", S "/files/{path...}", "write"},
              {"POST", S "/files/{path...}", OF_FILE},
              {"DELETE", S "/files/{path...}", "delete"},
+             {"POST", S "/batch", "batch"},
              {"PUT", S "/archive/{path...}", "archive.put"},
              {"POST", S "/upload/{path...}", "write"},
              {"GET", S "/ws", "socket"},

@@ -59,6 +59,8 @@ static bool apply(struct helper *helper, struct text *text, const struct files_e
 {
     AUTO_TEXT changed = {0};
     size_t count = count_of(text, &edit->old);
+    if (count == 0 && edit->optional)
+        return true;
     if (count == 0)
         return error_set(err, ERROR_CONFLICT, "edit %zu: the old text is not in the file", number);
     if (count > 1 && !edit->all)
@@ -113,8 +115,10 @@ static bool edit_at(struct helper *helper, const struct place *place, struct err
         return false;
     AUTO_FD int fd = open_regular_at(place->folder, place->name, O_RDONLY, request->root, &read, err);
     if (fd < 0 || !read_whole(fd, &read, &text, err) || !edit_text(helper, &text, err) ||
-        !temporary_open(place, &file, err))
+        (helper->count > 0 && !temporary_open(place, &file, err)))
         return false;
+    if (helper->count == 0) /* every edit was optional: there is nothing to write */
+        return helper_entry(helper, &read, place->folder, place->name, "", 0, err);
     /* Not fd_write_all's kinds: EFBIG is told. */
     for (size_t done = 0; done < text.length;) {
         ssize_t written = write(file.fd, text.data + done, text.length - done);

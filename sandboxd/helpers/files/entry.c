@@ -1,6 +1,7 @@
 /* entry.c - what stat(2) says as an ENTRY, and what errno says as a kind of error. */
 #include "sandboxd/helpers/files/helper.h"
 
+#include "sandboxd/helpers/files/names.h"
 #include "sandboxd/helpers/files/walk.h"
 
 #include <errno.h>
@@ -111,10 +112,19 @@ void entry_fill(struct entry *entry, const struct stat *status, int folder, cons
         entry->record.target = (struct files_bytes){.data = entry->target, .size = (size_t)length};
 }
 
+/* Into memory of its own: the next name takes the place of the last. */
+static struct files_bytes keep_name(char to[static FRONT_FILES_USER_MAX], struct files_bytes name)
+{
+    memcpy(to, name.data, name.size);
+    return (struct files_bytes){.data = to, .size = name.size};
+}
+
 bool helper_entry(struct helper *helper, const struct stat *status, int folder, const char *name, const char *path,
                   size_t path_size, struct error *err)
 {
     struct entry entry;
     entry_fill(&entry, status, folder, name, path, path_size);
+    entry.record.owner = keep_name(entry.owner, names_of(helper, NAMES_USERS, status->st_uid));
+    entry.record.group = keep_name(entry.group, names_of(helper, NAMES_GROUPS, status->st_gid));
     return helper_record(helper, &entry.record, err);
 }

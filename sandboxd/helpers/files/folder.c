@@ -1,5 +1,6 @@
 /* folder.c - MKDIR. */
 #include "sandboxd/helpers/files/files_operations.h"
+#include "sandboxd/helpers/files/names.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,6 +32,8 @@ static bool make(struct helper *helper, const struct place *place, struct error 
     /* The umask took some bits; but one that may not even be read by its maker has those it has. */
     if (fd < 0)
         return (request->flags & FILES_MODE) && !(mode & 0400) ? answer(helper, err) : false;
+    if (!names_give(helper, fd, err))
+        return false;
     if ((request->flags & FILES_MODE) && fchmod(fd, mode) < 0)
         return fail_errno(err, "chmod");
     if (fstat(fd, &status) < 0)

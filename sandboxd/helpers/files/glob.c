@@ -40,6 +40,21 @@ static bool flush_at_times(struct hunt *hunt, struct error *err)
     return helper_flush(hunt->helper, err);
 }
 
+/* What the name at `place` is to the pattern; by its name alone all folders are gone through. */
+static struct glob_step judge(struct hunt *hunt, const struct walk_place *place)
+{
+    uint32_t flags = hunt->helper->request->flags;
+    bool is_folder = place->type == FILES_FOLDER;
+    struct glob_step step = {.goes_on = is_folder};
+    if (flags & FILES_BY_NAME)
+        step.is_match = glob_pattern_matches(hunt->pattern, place->name, is_folder);
+    else
+        step = glob_pattern_step(hunt->pattern, &hunt->positions[place->depth - 1], place->name, is_folder,
+                                 &hunt->positions[place->depth]);
+    step.is_match = step.is_match && !(is_folder && (flags & FILES_NO_FOLDERS));
+    return step;
+}
+
 static bool search(struct hunt *hunt, struct walk *walk, struct error *err)
 {
     struct helper *helper = hunt->helper;
@@ -49,8 +64,7 @@ static bool search(struct hunt *hunt, struct walk *walk, struct error *err)
             hunt->room *= 2;
             hunt->positions = memory_resize(hunt->positions, hunt->room * sizeof hunt->positions[0]);
         }
-        struct glob_step step = glob_pattern_step(hunt->pattern, &hunt->positions[place.depth - 1], place.name,
-                                                  place.type == FILES_FOLDER, &hunt->positions[place.depth]);
+        struct glob_step step = judge(hunt, &place);
         if (step.is_match && helper->request->limit > 0 && helper->count == helper->request->limit) {
             helper->is_truncated = true;
             return true;
@@ -70,6 +84,8 @@ bool files_glob(struct helper *helper, struct error *err)
     AUTO(glob_pattern) *pattern = glob_pattern_parse(request->pattern, letters, err);
     if (pattern == NULL || !helper_end_with_front(helper, err))
         return false;
+    if (request->flags & FILES_BY_NAME)
+        glob_pattern_show_hidden(pattern);
     AUTO_FD int folder = resolve_open(helper, request->root, request->path, O_RDONLY | O_DIRECTORY, err);
     if (folder < 0)
         return false;

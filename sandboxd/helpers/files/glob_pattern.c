@@ -22,7 +22,7 @@ struct glob_pattern {
     struct alternative alternatives[GLOB_PATTERN_ALTERNATIVES_MAX];
     size_t count;
     size_t written; /* bytes */
-    bool folders_only;
+    bool folders_only, shows_hidden;
     enum glob_case letters; /* GLOB_ANY_CASE: the alternatives are in lower case */
 };
 
@@ -33,6 +33,11 @@ void glob_pattern_free(struct glob_pattern *pattern)
     for (size_t i = 0; i < pattern->count; i++)
         free(pattern->alternatives[i].text);
     free(pattern);
+}
+
+void glob_pattern_show_hidden(struct glob_pattern *pattern)
+{
+    pattern->shows_hidden = true;
 }
 
 static bool is_any_folders(const char *part)
@@ -275,9 +280,9 @@ static bool matches_name(const char *pattern, const char *name)
     return *pattern == '\0';
 }
 
-static bool matches_part(const char *part, const char *name)
+static bool matches_part(const char *part, const char *name, bool shows_hidden)
 {
-    bool names_dot = part[0] == '.' || (part[0] == '\\' && part[1] == '.');
+    bool names_dot = shows_hidden || part[0] == '.' || (part[0] == '\\' && part[1] == '.');
     return (name[0] != '.' || names_dot) && matches_name(part, name);
 }
 
@@ -297,15 +302,16 @@ void glob_pattern_begin(const struct glob_pattern *pattern, struct glob_position
         position->parts[i] = widen(&pattern->alternatives[i], 1);
 }
 
-static uint64_t step_alternative(const struct alternative *alternative, uint64_t from, const char *name)
+static uint64_t step_alternative(const struct alternative *alternative, uint64_t from, const char *name,
+                                 bool shows_hidden)
 {
     uint64_t to = 0;
     for (size_t i = 0; i < alternative->count && from >> i; i++) {
         if (!(from >> i & 1))
             continue;
         if (!is_any_folders(alternative->parts[i]))
-            to |= (uint64_t)matches_part(alternative->parts[i], name) << (i + 1);
-        else if (name[0] != '.')
+            to |= (uint64_t)matches_part(alternative->parts[i], name, shows_hidden) << (i + 1);
+        else if (name[0] != '.' || shows_hidden)
             to |= UINT64_C(1) << i;
     }
     return widen(alternative, to);
@@ -323,7 +329,7 @@ struct glob_step glob_pattern_step(const struct glob_pattern *pattern, const str
     for (size_t i = 0; i < pattern->count; i++) {
         const struct alternative *alternative = &pattern->alternatives[i];
         uint64_t end = UINT64_C(1) << alternative->count;
-        uint64_t parts = step_alternative(alternative, from->parts[i], name);
+        uint64_t parts = step_alternative(alternative, from->parts[i], name, pattern->shows_hidden);
         step.is_match = step.is_match || ((parts & end) && (is_folder || !pattern->folders_only));
         to->parts[i] = parts & ~end;
         step.goes_on = step.goes_on || (is_folder && to->parts[i]);

@@ -17,6 +17,8 @@ enum glob_case { GLOB_EXACT, GLOB_ANY_CASE }; /* of ASCII letters */
 /** NULL with ERROR_INVALID: empty, begins with a slash, has an empty, . or .. part, or is over a bound. A slash at its
  * end: folders only. */
 struct glob_pattern *glob_pattern_parse(const char *text, enum glob_case letters, struct error *err) MUST_USE;
+/** From now on a name that begins with a dot is as any other. */
+void glob_pattern_show_hidden(struct glob_pattern *pattern);
 /** NULL is allowed. */
 void glob_pattern_free(struct glob_pattern *pattern);
 DEFINE_AUTO(glob_pattern)

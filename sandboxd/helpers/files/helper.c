@@ -2,6 +2,7 @@
 #include "sandboxd/helpers/files/helper.h"
 
 #include "sandboxd/helpers/files/files_operations.h"
+#include "sandboxd/helpers/files/names.h"
 #include "shared/base/fd.h"
 #include "shared/base/text.h"
 
@@ -165,6 +166,7 @@ static bool serve(struct helper *helper, const struct files_request *request)
     struct error err = {0}, ignored;
     struct files_record end = {.kind = FILES_DONE};
     helper->request = request;
+    names_forget();
     helper->count = helper->skipped = helper->commit_size = 0;
     helper->is_truncated = helper->has_commit = false;
     if (OPERATIONS[request->operation](helper, &err)) {

@@ -76,6 +76,7 @@ bool is_same_version(const struct files_version *a, const struct files_version *
 struct entry {
     struct files_record record;
     char target[PATH_MAX];
+    char owner[FRONT_FILES_USER_MAX], group[FRONT_FILES_USER_MAX];
 };
 /** From fstat's result; `path` as in files_record (borrowed). A symlink's target is read from `name` in `folder` ("" :
  * folder is an O_PATH descriptor of the link itself); one that cannot be read is left empty. */

@@ -1,5 +1,6 @@
 /* open.c - OPEN: a descriptor for the front; or the bytes, where reading could make it wait. */
 #include "sandboxd/helpers/files/files_operations.h"
+#include "sandboxd/helpers/files/lines.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,6 +38,8 @@ bool files_open(struct helper *helper, struct error *err)
     AUTO_FD int fd = resolve_regular(helper, request->root, request->path, O_RDONLY, &status, err);
     if (fd < 0 || !helper_entry(helper, &status, fd, "", "", 0, err))
         return false;
+    if (request->flags & FILES_LINES)
+        return helper_end_with_front(helper, err) && lines_send(helper, fd, err);
     if (front_files_descriptor_check(fd, &ignored))
         return helper_flush_with(helper, fd, err);
     return send_data(helper, fd, err);

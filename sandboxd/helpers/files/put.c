@@ -1,6 +1,8 @@
 /* put.c - a whole file into its place. */
 #include "sandboxd/helpers/files/put.h"
 
+#include "sandboxd/helpers/files/names.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <time.h>
@@ -24,8 +26,11 @@ static mode_t mode_for(const struct files_request *request, const struct stat *r
     return replaced->st_mode & (replaced->st_uid == geteuid() ? 07777 : 0777);
 }
 
-static bool dress(const struct files_request *request, int file, const struct stat *replaced, struct error *err)
+static bool dress(const struct helper *helper, int file, const struct stat *replaced, struct error *err)
 {
+    const struct files_request *request = helper->request;
+    if (!names_give(helper, file, err))
+        return false;
     if (fchmod(file, mode_for(request, replaced)) < 0)
         return fail_errno(err, "chmod");
     if (!(request->flags & FILES_MTIME))
@@ -42,7 +47,7 @@ bool put_in_locked(struct helper *helper, struct temporary *file, const struct p
     struct stat there, made;
     const struct files_request *request = helper->request;
     if (!condition_check(request, place, &there, err) || !put_may_replace(&there, err) ||
-        !dress(request, file->fd, &there, err) || !helper_is_wanted(helper, err))
+        !dress(helper, file->fd, &there, err) || !helper_is_wanted(helper, err))
         return false;
     bool replaces = (request->flags & FILES_IF_NONE) == 0;
     if (!temporary_place(file, place, replaces, err)) {

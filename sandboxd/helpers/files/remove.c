@@ -197,5 +197,11 @@ bool files_remove(struct helper *helper, struct error *err)
         *err = why;
         return false;
     }
-    return condition_check(request, &place, &status, err) && remove_entry(place.folder, place.name, is_recursive, err);
+    if (!condition_check(request, &place, &status, err))
+        return false;
+    if ((request->flags & FILES_NO_FOLDERS) && S_ISDIR(status.st_mode))
+        return error_set(err, ERROR_CONFLICT, "is a folder");
+    if (request->flags & FILES_NO_FOLDERS) /* never rmdir(2), also when it became one */
+        return unlinkat(place.folder, place.name, 0) == 0 || fail_errno(err, "remove");
+    return remove_entry(place.folder, place.name, is_recursive, err);
 }

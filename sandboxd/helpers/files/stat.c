@@ -1,5 +1,6 @@
 /* stat.c - STAT, CHMOD. */
 #include "sandboxd/helpers/files/files_operations.h"
+#include "sandboxd/helpers/files/names.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -38,7 +39,13 @@ bool files_chmod(struct helper *helper, struct error *err)
         return fail_errno(err, "open");
     if (S_ISLNK(status.st_mode))
         return error_set(err, ERROR_CONFLICT, "became a symbolic link");
-    if (!check_links(request->root, &status, err) || !change_mode(fd, request->mode, err))
+    /* The owner first: to change it takes setuid bits away. A mode that it has already nobody need be allowed. */
+    if (!check_links(request->root, &status, err) || !names_give(helper, fd, err))
+        return false;
+    if (fstat(fd, &status) < 0)
+        return fail_errno(err, "stat");
+    bool is_other = (request->flags & FILES_MODE) && (status.st_mode & 07777) != request->mode;
+    if (is_other && !change_mode(fd, request->mode, err))
         return false;
     if (fstat(fd, &status) < 0)
         return fail_errno(err, "stat");

@@ -7,6 +7,7 @@
 #include "sandboxd/dialects/native/files/files_change.h"
 #include "sandboxd/dialects/native/files/files_get.h"
 #include "sandboxd/dialects/native/files/files_list.h"
+#include "sandboxd/dialects/native/files/files_many.h"
 #include "sandboxd/dialects/native/files/files_request.h"
 #include "sandboxd/dialects/native/files/files_upload.h"
 #include "sandboxd/dialects/native/files/files_watch.h"
@@ -52,10 +53,20 @@ static bool read_number(const struct http_request *request, const char *name, ui
 
 static bool read_plain(const struct http_request *request, struct files_request *asked, struct error *err)
 {
-    static const char *const NAMES[] = {"stat", "list", NULL}; /* as 0 */
+    static const char *const NAMES[] = {"stat", "list", "line", "lines", NULL}; /* the first two as 0 */
     asked->operation = FILES_OPEN;
     asked->flags = FILES_FOLLOW;
-    return http_request_query_only(request, NAMES, err);
+    asked->offset = 1;
+    asked->size = INT64_MAX;
+    if (http_request_query(request, "line") || http_request_query(request, "lines"))
+        asked->flags |= FILES_LINES;
+    if (!http_request_query_only(request, NAMES, err) ||
+        !fields_query_number(request, "line", 1, INT64_MAX, &asked->offset, err) ||
+        !fields_query_number(request, "lines", 1, INT64_MAX, &asked->size, err))
+        return false;
+    if ((asked->flags & FILES_LINES) && http_request_header(request, "range"))
+        return error_set(err, ERROR_INVALID, "lines and Range exclude each other");
+    return true;
 }
 
 static bool read_stat(const struct http_request *request, struct files_request *asked, struct error *err)
@@ -87,10 +98,12 @@ static bool read_pattern(const struct http_request *request, const char *name, c
 
 static bool read_glob(const struct http_request *request, struct files_request *asked, struct error *err)
 {
-    static const char *const NAMES[] = {"glob", "limit", NULL};
+    static const char *const NAMES[] = {"glob", "by_name", "no_folders", "limit", NULL};
     asked->operation = FILES_GLOB;
     asked->limit = FOUND_DEFAULT;
     return http_request_query_only(request, NAMES, err) && read_pattern(request, "glob", &asked->pattern, err) &&
+           read_flag(request, "by_name", FILES_BY_NAME, asked, err) &&
+           read_flag(request, "no_folders", FILES_NO_FOLDERS, asked, err) &&
            read_number(request, "limit", LIMIT_MAX, &asked->limit, err);
 }
 
@@ -222,6 +235,7 @@ static const struct http_route ROUTES[] = {
     {"PUT", "/s/{sandbox}/files/{path...}", CAPABILITY | HTTP_POURS, "fs:rw", BODY_BYTES, files_change_put},
     {"DELETE", "/s/{sandbox}/files/{path...}", CAPABILITY, "fs:rw", 0, files_change_delete},
     {"POST", "/s/{sandbox}/files/{path...}", CAPABILITY, "fs:rw", CHANGE_BODY_BYTES, files_change_post},
+    {"POST", "/s/{sandbox}/batch", CAPABILITY, "fs:ro", CHANGE_BODY_BYTES, files_many_post},
     {"GET", "/s/{sandbox}/archive/{path...}", CAPABILITY, "fs:ro", 0, handle_archive_get},
     {"PUT", "/s/{sandbox}/archive/{path...}", CAPABILITY | HTTP_POURS, "fs:rw", BODY_BYTES, handle_archive_put},
     {"POST", "/s/{sandbox}/upload/{path...}", CAPABILITY | HTTP_POURS, "fs:rw", BODY_BYTES, files_upload_post},

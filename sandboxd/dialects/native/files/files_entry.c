@@ -61,17 +61,32 @@ static struct files_bytes last_part(struct files_bytes path)
     return (struct files_bytes){path.data + at, path.size - at};
 }
 
+static int64_t milliseconds(int64_t ns)
+{
+    return ns / 1000000 - (ns % 1000000 < 0);
+}
+
 static void append_times(struct text *to, const struct files_record *entry)
 {
-    int64_t ms = entry->version.mtime_ns / 1000000 - (entry->version.mtime_ns % 1000000 < 0);
     char text[CLOCK_TEXT_BYTES];
-    clock_format(text, ms);
+    clock_format(text, milliseconds(entry->version.mtime_ns));
     text_append_format(to, ",\"mtime\":\"%s\",\"mtime_ns\":%lld", text, (long long)entry->version.mtime_ns);
+    clock_format(text, milliseconds(entry->version.ctime_ns));
+    text_append_format(to, ",\"ctime\":\"%s\"", text);
 }
 
 static unsigned long long bounded(uint64_t value)
 {
     return value > INT64_MAX ? INT64_MAX : value;
+}
+
+/* A number without a name has no field. */
+static void append_user(struct text *to, const char *field, struct files_bytes name)
+{
+    if (name.size == 0)
+        return;
+    text_append(to, ",", 1);
+    files_entry_text(to, field, name);
 }
 
 void files_entry_fields(struct text *to, const struct files_record *entry, const char *path)
@@ -85,6 +100,8 @@ void files_entry_fields(struct text *to, const struct files_record *entry, const
     text_append_format(to, ",\"type\":\"%s\",\"size\":%llu,\"mode\":\"%04o\",\"uid\":%u,\"gid\":%u,\"links\":%llu",
                        files_entry_type(entry->type), bounded(entry->version.size), entry->mode, entry->uid, entry->gid,
                        bounded(entry->links));
+    append_user(to, "owner", entry->owner);
+    append_user(to, "group", entry->group);
     append_times(to, entry);
     if (entry->type == FILES_REGULAR) {
         char tag[CONDITIONS_ETAG_BYTES];

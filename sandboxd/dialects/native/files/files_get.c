@@ -15,7 +15,8 @@ struct download {
     struct http_request *request;
     struct files_call *call;
     struct files_version version;
-    int file; /* -1: none came */
+    const char *type; /* of what is streamed */
+    int file;         /* -1: none came */
     bool streaming;
     bool busy, gone; /* gone inside a step: freed at its end */
 };
@@ -112,7 +113,7 @@ static void take_data(struct download *download, const struct files_bytes *data)
     if (!download->streaming) {
         download->streaming = true;
         http_reply_header(download->request, "Cache-Control", "no-store");
-        http_stream_start(download->request, 200, TYPE, &STREAM_EVENTS, download);
+        http_stream_start(download->request, 200, download->type, &STREAM_EVENTS, download);
     }
     if (!download->gone && http_stream_send(download->request, data->data, data->size) >= HTTP_STREAM_FULL_BYTES &&
         download->call)
@@ -160,7 +161,7 @@ static void reply_rest(struct download *download)
     else if (download->file >= 0)
         reply_file(request, &download->version, TAKE_FD(download->file));
     else
-        http_reply_bytes(request, 200, TYPE, "", 0);
+        http_reply_bytes(request, 200, download->type, "", 0);
 }
 
 /* Why there are no bytes; of a folder with what there is instead. */
@@ -193,6 +194,7 @@ void files_get_start(struct http_request *request, const struct files_request *a
     struct download *download = memory_new(sizeof *download);
     download->request = request;
     download->file = -1;
+    download->type = asked->flags & FILES_LINES ? "text/plain" : TYPE;
     download->call =
         files_start(plane_of(request)->sandboxes, caller_of(request)->claims.sandbox_id, asked, -1, &EVENTS, download);
     http_request_when_gone(request, on_gone, download);

@@ -138,7 +138,23 @@ bool files_request_mode(const char *text, struct files_request *asked, struct er
     return true;
 }
 
+bool files_request_check_user(const char *name, const char *field, struct error *err)
+{
+    size_t length = strlen(name);
+    return (length > 0 && length <= FRONT_FILES_USER_MAX) ||
+           error_set(err, ERROR_INVALID, "%s: a name, or a number in digits, of 1 to %d bytes", field,
+                     FRONT_FILES_USER_MAX);
+}
+
 /* ---- the record ---- */
+
+static void append_user(struct text *to, const char *key, const char *name)
+{
+    if (!name || name[0] == 0)
+        return;
+    text_append_format(to, " %s=", key);
+    append_encoded(to, name, 3 * FRONT_FILES_USER_MAX + 8);
+}
 
 char *files_request_detail(const struct files_request *asked, const char *more)
 {
@@ -151,5 +167,7 @@ char *files_request_detail(const struct files_request *asked, const char *more)
     }
     if (more)
         text_append_format(&detail, " %s", more);
+    append_user(&detail, "owner", asked->owner);
+    append_user(&detail, "group", asked->group);
     return detail.data;
 }

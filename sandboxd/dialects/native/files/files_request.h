@@ -40,6 +40,9 @@ struct conditions files_request_conditions(const struct http_request *request) M
 /** "0644" -> FILES_MODE and the mode. */
 bool files_request_mode(const char *text, struct files_request *asked, struct error *err) MUST_USE;
 
+/** Whether it may be a user or group of a sandbox: 1 to FRONT_FILES_USER_MAX bytes. ERROR_INVALID calls it `field`. */
+bool files_request_check_user(const char *name, const char *field, struct error *err) MUST_USE;
+
 /** `path` as records show it: percent-encoded, so that it holds no blank, and cut when it is long. */
 void files_request_append_shown(struct text *to, const char *path);
 

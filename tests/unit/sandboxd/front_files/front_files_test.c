@@ -310,7 +310,7 @@ static void test_edits(void)
     AUTO_FD int open_memory = memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     CHECK(write(open_memory, "\1\0\0\0", 4) == 4);
     CHECK(!front_files_edits_read(open_memory, &got, &count, &err) && err.kind == ERROR_INVALID);
-    static const uint32_t lies[][5] = {{1, 9, 0, 0, 0}, {1, 4, 0, 2, 0}, {2, 1, 1, 1, 1}, {1, UINT32_MAX, 5, 0, 0}};
+    static const uint32_t lies[][5] = {{1, 9, 0, 0, 0}, {1, 4, 0, 4, 0}, {2, 1, 1, 1, 1}, {1, UINT32_MAX, 5, 0, 0}};
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         AUTO_FD int lie = fd_sealed_memfd("lie", lies[i], sizeof lies[i], &err);
         CHECK(!front_files_edits_read(lie, &got, &count, &err) && err.kind == ERROR_INVALID);
