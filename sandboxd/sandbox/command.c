@@ -213,6 +213,21 @@ static void put_list(char **variables, size_t *count, const char *const *list, s
         put_variable(variables, count, (char *)(uintptr_t)list[i]);
 }
 
+static const char *find_in(const char *const *list, size_t size, const char *name)
+{
+    size_t length = strlen(name);
+    for (size_t i = 0; i < size; i++)
+        if (strncmp(list[i], name, length) == 0 && list[i][length] == '=')
+            return list[i] + length + 1;
+    return NULL;
+}
+
+const char *command_default_variable(const char *name, uint32_t uid)
+{
+    const char *value = uid == USER_UID ? find_in(USER_VARIABLES, USER_COUNT, name) : NULL;
+    return value ? value : find_in(DEFAULT_VARIABLES, DEFAULT_COUNT, name);
+}
+
 int command_seal(const struct command *command, const struct command_ground *ground, struct error *err)
 {
     size_t room = DEFAULT_COUNT + 1 + USER_COUNT + ROOT_COUNT + count_texts(ground->template_env) +

@@ -77,5 +77,9 @@ struct command_ground {
  * front_init_command_seal. */
 int command_seal(const struct command *command, const struct command_ground *ground, struct error *err) MUST_USE;
 
+/** The value of a variable that commands of that uid have where neither template nor sandbox says another; NULL: none.
+ *  Static. */
+const char *command_default_variable(const char *name, uint32_t uid) MUST_USE;
+
 /** The command line as one text, cut to fit. */
 void command_title(const struct command *command, char *to, size_t size);

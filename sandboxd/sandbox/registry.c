@@ -25,7 +25,12 @@ struct entry {
         uint64_t disk_mb;
         uint32_t epoch; /* 0: nothing was told yet */
         bool paused;
-    } told;                    /* the telling thread's */
+    } told; /* the telling thread's */
+    struct {
+        char *variables, *template_variables; /* as in env.h, without what is behind their end; NULL: none */
+        char *workdir;
+        uint32_t uid;
+    } start;                   /* of its commands; as long as it lives */
     struct registry_view view; /* but for active_ms and paused */
 };
 
@@ -61,8 +66,16 @@ struct registry *registry_new(unsigned loops)
     return registry;
 }
 
+static void forget_start(struct entry *entry)
+{
+    free(TAKE(entry->start.variables));
+    free(TAKE(entry->start.template_variables));
+    free(TAKE(entry->start.workdir));
+}
+
 static void entry_free(struct entry *entry)
 {
+    forget_start(entry);
     registry_view_done(&entry->view);
     free(entry);
 }
@@ -163,6 +176,56 @@ static struct entry *entry_new(struct registry *registry, const char *id, int64_
     return entry;
 }
 
+static char *copy_variables(const char *texts)
+{
+    const char *end = texts;
+    while (*end)
+        end += strlen(end) + 1;
+    return memory_copy(texts, (size_t)(end - texts)); /* and a NUL */
+}
+
+static void fill_start(struct entry *entry, const struct fl_sandbox *sandbox)
+{
+    forget_start(entry);
+    entry->start.variables = copy_variables(sandbox->env);
+    entry->start.template_variables = copy_variables(sandbox->template_env);
+    entry->start.workdir = memory_string(sandbox->workdir);
+    entry->start.uid = sandbox->uid;
+}
+
+static const char *find_variable(const char *texts, const char *name)
+{
+    size_t length = strlen(name);
+    for (; texts && *texts; texts += strlen(texts) + 1)
+        if (strncmp(texts, name, length) == 0 && texts[length] == '=')
+            return texts + length + 1;
+    return NULL;
+}
+
+bool registry_variable(struct registry *registry, const char *id, const char *name, char *to, size_t size)
+{
+    pthread_rwlock_rdlock(&registry->lock);
+    const struct entry *entry = *slot_of(registry, id);
+    const char *value = entry ? find_variable(entry->start.variables, name) : NULL;
+    if (entry && !value)
+        value = find_variable(entry->start.template_variables, name);
+    bool is_found = value && text_copy(to, size, value);
+    pthread_rwlock_unlock(&registry->lock);
+    return is_found;
+}
+
+bool registry_start_of(struct registry *registry, const char *id, char workdir[static FRONT_LAUNCHER_PATH_BYTES],
+                       uint32_t *uid)
+{
+    pthread_rwlock_rdlock(&registry->lock);
+    const struct entry *entry = *slot_of(registry, id);
+    bool is_found =
+        entry && entry->start.workdir && text_copy(workdir, FRONT_LAUNCHER_PATH_BYTES, entry->start.workdir);
+    *uid = entry ? entry->start.uid : 0;
+    pthread_rwlock_unlock(&registry->lock);
+    return is_found;
+}
+
 bool registry_put(struct registry *registry, const struct fl_sandbox *sandbox, int64_t now_ms)
 {
     pthread_rwlock_wrlock(&registry->lock);
@@ -171,8 +234,10 @@ bool registry_put(struct registry *registry, const struct fl_sandbox *sandbox, i
     bool alive = !entry || entry->view.state != REGISTRY_ENDED;
     if (!entry)
         entry = *slot = entry_new(registry, sandbox->id, now_ms);
-    if (alive)
+    if (alive) {
         fill(&entry->view, sandbox);
+        fill_start(entry, sandbox);
+    }
     if (alive && sandbox->epoch > entry->view.epoch)
         entry->view.epoch = sandbox->epoch;
     pthread_rwlock_unlock(&registry->lock);
@@ -301,6 +366,7 @@ bool registry_ended(struct registry *registry, const struct fl_ended *ended, int
         if (entry->view.state == REGISTRY_LIVE)
             memcpy(entry->view.reason, ended->reason, sizeof entry->view.reason);
         entry->view.state = REGISTRY_ENDED;
+        forget_start(entry);
         entry->view.ended_ms = now_ms;
         if (registry->ended_last)
             registry->ended_last->next_ended = entry;

@@ -32,11 +32,11 @@ struct registry_view {
     char name[FRONT_LAUNCHER_NAME_BYTES];   /* host name inside */
     char template_name[FRONT_LAUNCHER_NAME_BYTES], isolation[FRONT_LAUNCHER_NAME_BYTES];
     char storage[FRONT_LAUNCHER_NAME_BYTES];
-    struct fl_limits limits; /* in force */
+    struct fl_limits limits;   /* in force */
     char isolation_detail[64]; /* "", "rootless", "rootless; no limit of memory, cpu" */
-    bool was_warm;           /* taken from the pool when it was made */
-    bool is_guest;           /* a front of its own serves it */
-    bool paused;             /* nothing in it runs until it is used or resumed */
+    bool was_warm;             /* taken from the pool when it was made */
+    bool is_guest;             /* a front of its own serves it */
+    bool paused;               /* nothing in it runs until it is used or resumed */
 };
 
 /** What a sandbox used by now. */
@@ -63,6 +63,14 @@ bool registry_put(struct registry *registry, const struct fl_sandbox *sandbox, i
 
 /** False when the id is unknown; *view is untouched then. */
 bool registry_find(struct registry *registry, const char *id, struct registry_view *view) MUST_USE;
+
+/** The value of a variable that a living sandbox's commands find: its template's, and before that its own. False: it
+ * has none of that name, or it does not fit. */
+bool registry_variable(struct registry *registry, const char *id, const char *name, char *to, size_t size) MUST_USE;
+
+/** Where a living sandbox's commands start, and the uid that they have. False: it is not known. */
+bool registry_start_of(struct registry *registry, const char *id, char workdir[static FRONT_LAUNCHER_PATH_BYTES],
+                       uint32_t *uid) MUST_USE;
 
 /** What the owning loop hangs on a living sandbox's entry, and finds there again; NULL when there is none. Only that
  *  loop may call these. */

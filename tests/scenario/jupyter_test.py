@@ -137,7 +137,7 @@ class Jupyter(Asks, unittest.TestCase):
     def test_a_kernelspec_that_is_not_there(self):
         refused = self.ask("POST", "/kernels", {"id": "none", "language": "jupyter:nothing"})
         self.assertEqual(refused.status, 400, refused)
-        self.assertIn("no kernelspec named nothing", refused.json["error"]["message"])
+        self.assertIn("no kernelspec of the name or language nothing", refused.json["error"]["message"])
         self.assertIn("python3", refused.json["error"]["message"])
         for language in ("jupyter:", "jupyter:../x", "jupyter:" + "x" * 60):
             self.assertEqual(self.ask("POST", "/kernels", {"language": language}).status, 400, language)
@@ -199,7 +199,7 @@ class InABareImage(Asks, unittest.TestCase):
             self.grant = self.deployment.negotiate("bare", template="tiny")
             refused = self.ask("POST", "/kernels", {"language": PYTHON})
             self.assertEqual(refused.status, 400, refused)
-            self.assertIn("no kernelspec named python3 in this template; there are none", refused.json["error"]["message"])
+            self.assertIn("no kernelspec of the name or language python3 in this template; there are none", refused.json["error"]["message"])
             kinds = {spec["kind"] for spec in self.ask("GET", "/kernelspecs").json["kernelspecs"]}
             self.assertEqual(kinds, {"driver"})
 

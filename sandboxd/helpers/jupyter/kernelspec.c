@@ -133,8 +133,26 @@ static void list_names(struct error *err, const char *name)
     json_array_foreach (json_object_get(list, "kernelspecs"), i, one)
         text_append_format(&names, "%s%s", names.length ? ", " : "", json_string_value(json_object_get(one, "name")));
     json_decref(list);
-    error_set(err, ERROR_NOT_FOUND, "no kernelspec named %.54s in this template; there %s%s", name,
+    error_set(err, ERROR_NOT_FOUND, "no kernelspec of the name or language %.54s in this template; there %s%s", name,
               names.length ? "are: " : "are none", names.length ? names.data : "");
+}
+
+/* One of another name. */
+static struct kernelspec *find_by_language(const char *language)
+{
+    struct kernelspec *found = NULL;
+    json_t *list = kernelspec_list(), *one;
+    size_t i;
+    json_array_foreach (json_object_get(list, "kernelspecs"), i, one) {
+        const char *folder = json_string_value(json_object_get(one, "resource_dir"));
+        const char *name = json_string_value(json_object_get(one, "name"));
+        if (found == NULL && strcasecmp(json_string_value(json_object_get(one, "language")), language) == 0) {
+            AUTO_FREE char *above = memory_copy(folder, strlen(folder) - strlen(name) - 1);
+            found = read_spec(above, name, NULL);
+        }
+    }
+    json_decref(list);
+    return found;
 }
 
 struct kernelspec *kernelspec_find(const char *name, struct error *err)
@@ -148,6 +166,8 @@ struct kernelspec *kernelspec_find(const char *name, struct error *err)
             found = read_spec(folders.paths[i], name, &why);
         folders_done(&folders);
     }
+    if (found == NULL && why.kind == ERROR_NOT_FOUND && is_name(name))
+        found = find_by_language(name);
     if (found == NULL && why.kind == ERROR_NOT_FOUND)
         list_names(err, name);
     else if (found == NULL && err)

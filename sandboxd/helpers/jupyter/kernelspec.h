@@ -18,7 +18,8 @@ struct kernelspec {
     json_t *spec; /* the whole of kernel.json: an object with argv, an array of at least one string */
 };
 
-/** The first of that name. NOT_FOUND lists those there are; INVALID: its kernel.json is none. The caller owns it. */
+/** The first of that name; where there is none, of that language (in any case). NOT_FOUND lists those there are;
+ * INVALID: its kernel.json is none. The caller owns it. */
 struct kernelspec *kernelspec_find(const char *name, struct error *err) MUST_USE;
 void kernelspec_free(struct kernelspec *spec);
 DEFINE_AUTO(kernelspec)

@@ -49,6 +49,33 @@ static void test_life(void)
     CHECK(registry_count(registry) == 0);
 }
 
+static void test_variables(void)
+{
+    AUTO(registry) *registry = registry_new(1);
+    struct fl_sandbox a = make("sbx_a");
+    char value[16], workdir[FRONT_LAUNCHER_PATH_BYTES];
+    uint32_t uid;
+    memcpy(a.env, "A=own\0AB=ab\0EMPTY=", sizeof "A=own\0AB=ab\0EMPTY=");
+    memcpy(a.template_env, "A=template\0T=t\0LONG=0123456789abcdef", sizeof "A=template\0T=t\0LONG=0123456789abcdef");
+    strcpy(a.workdir, "/workspace");
+    a.uid = 1000;
+    CHECK(!registry_variable(registry, "sbx_a", "A", value, sizeof value));
+    CHECK(!registry_start_of(registry, "sbx_a", workdir, &uid));
+    CHECK(registry_put(registry, &a, 0) && registry_put(registry, &a, 0));
+    CHECK(registry_variable(registry, "sbx_a", "A", value, sizeof value));
+    CHECK_TEXT(value, "own");
+    CHECK(registry_variable(registry, "sbx_a", "T", value, sizeof value));
+    CHECK_TEXT(value, "t");
+    CHECK(registry_variable(registry, "sbx_a", "EMPTY", value, sizeof value) && value[0] == 0);
+    CHECK(!registry_variable(registry, "sbx_a", "LONG", value, sizeof value));
+    CHECK(!registry_variable(registry, "sbx_a", "EMPT", value, sizeof value));
+    CHECK(!registry_variable(registry, "sbx_a", "", value, sizeof value));
+    CHECK(registry_start_of(registry, "sbx_a", workdir, &uid) && uid == 1000);
+    CHECK_TEXT(workdir, "/workspace");
+    CHECK(end(registry, "sbx_a", "oom", 50));
+    CHECK(!registry_variable(registry, "sbx_a", "A", value, sizeof value));
+}
+
 static void test_reports(void)
 {
     AUTO(registry) *registry = registry_new(1);
@@ -195,6 +222,7 @@ int main(void)
 {
     keys_start();
     test_life();
+    test_variables();
     test_reports();
     test_unknown_end();
     test_attached();

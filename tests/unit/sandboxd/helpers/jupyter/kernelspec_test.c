@@ -48,6 +48,19 @@ static void test_refused(void)
     }
 }
 
+/* Where no folder is named so, its language will do. */
+static void test_languages(void)
+{
+    struct error err = {0};
+    write_spec("two", "zz-go", "{\"argv\":[\"g\"],\"language\":\"Go\"}");
+    write_spec("two", "named", "{\"argv\":[\"n\"],\"language\":\"same\"}");
+    AUTO(kernelspec) *go = kernelspec_find("go", &err);
+    CHECK_TEXT(go ? go->name : NULL, "zz-go");
+    CHECK(go && strstr(go->folder, "/two/kernels/zz-go") != NULL);
+    AUTO(kernelspec) *same = kernelspec_find("same", &err); /* the name comes first */
+    CHECK_TEXT(same ? kernelspec_title(same) : NULL, "First");
+}
+
 static void test_list(void)
 {
     json_t *list = kernelspec_list();
@@ -96,6 +109,7 @@ int main(void)
     CHECK(setenv("JUPYTER_PATH", paths, 1) == 0);
     test_order();
     test_refused();
+    test_languages();
     test_list();
     test_arguments();
     CHECK(fd_remove_tree(folder, NULL));
