@@ -11,7 +11,9 @@ import tempfile
 import threading
 import unittest
 
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+import published  # noqa: E402
 from parley_testing import Deployment, needs_root  # noqa: E402
 from parley_testing.opensandbox import CASES, NODE, PACKAGES, REPLIES, VERSIONS  # noqa: E402
 
@@ -120,6 +122,31 @@ def of_version(version):
     members = {"test_" + re.sub(r"\W+", "_", title): method(title) for title in cases}
     assert len(members) == len(cases), "two cases of one name"
     return needs_root(type("Sdk" + version.replace(".", "_"), (Sdk, unittest.TestCase), dict(members, version=version)))
+
+
+@needs_root
+class Types(unittest.TestCase):
+    """What the SDK got above, against the types of its package (classes run in the order of their names)."""
+
+    def test_every_reply_is_of_its_published_type(self):
+        with open(REPLIES, encoding="utf-8") as kept, tempfile.TemporaryDirectory(dir=os.path.dirname(REPLIES)) as folder:
+            program = published.Program(folder)
+            for row in map(json.loads, kept):
+                program.add(published.Reply(row))
+            self.assertGreater(len(program.planted), 10, "too few operations were seen")
+            faults = program.compile()
+        self.assertEqual(faults[:20], [], f"{len(faults)} faults")
+
+    def test_every_reply_names_its_request(self):
+        with open(REPLIES, encoding="utf-8") as kept:
+            rows = list(map(json.loads, kept))
+        self.assertEqual([f"{row['method']} {row['url']}" for row in rows
+                          if "x-request-id" not in row["headers"] and not published.of_app(row["url"])][:20], [])
+
+
+def setUpModule():
+    if os.path.exists(REPLIES):
+        os.unlink(REPLIES)
 
 
 for VERSION in VERSIONS:

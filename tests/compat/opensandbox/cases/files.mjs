@@ -68,6 +68,15 @@ test("modes are decimal digits", async (t) => {
   assert.equal(await modes(sandbox, `${folder}/run`), "700");
 });
 
+test("owner and group are set by name", async (t) => {
+  const [sandbox, folder, files] = await place(t);
+  const [user, group] = lines(succeeded(await sandbox.commands.run("id -un; id -gn")).logs.stdout);
+  await files.writeFiles([{ path: `${folder}/f`, data: "x", owner: user, group }, { path: `${folder}/g`, data: "x", owner: "no-such-user", group: "no-such-group" }]);
+  await files.setPermissions([{ path: `${folder}/f`, mode: 600, owner: user, group }]);
+  const info = await files.getFileInfo([`${folder}/f`]);
+  assert.deepEqual([info[`${folder}/f`].owner, info[`${folder}/f`].group, info[`${folder}/f`].mode], [user, group, 600]);
+});
+
 test("facts of a file", async (t) => {
   const [sandbox, folder, files] = await place(t);
   await files.writeFiles([{ path: `${folder}/f`, data: "12345", mode: 640 }]);

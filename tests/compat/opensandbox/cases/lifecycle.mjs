@@ -100,6 +100,8 @@ test("pause and resume keep files and processes", async (t) => {
   await until(() => sandbox.getInfo(), (info) => info.status.state === "Paused");
   const manager = t.manager();
   await refused(t, 409, () => manager.pauseSandbox(sandbox.id));
+  for (let n = 0; n < 3; n++) assert.equal(await sandbox.isHealthy(), false, "healthy while it is paused");
+  assert.equal((await sandbox.getInfo()).status.state, "Paused", "the health check woke it");
   const resumed = await sandbox.resume();
   t.later(() => resumed.close());
   assert.equal(await resumed.isHealthy(), true);
@@ -198,7 +200,7 @@ test("metrics are of now", async (t) => {
   const metrics = await sandbox.getMetrics();
   assert.ok(metrics.cpuCount > 0 && metrics.memoryTotalMiB > 0, JSON.stringify(metrics));
   assert.ok(metrics.memoryUsedMiB >= 0 && metrics.memoryUsedMiB < metrics.memoryTotalMiB, JSON.stringify(metrics));
-  assert.ok(metrics.cpuUsedPercentage >= 0, JSON.stringify(metrics));
+  assert.ok(metrics.cpuUsedPercentage >= 0 && metrics.cpuUsedPercentage <= 100, JSON.stringify(metrics));
   assert.ok(Math.abs(metrics.timestamp - Date.now()) < 60_000, `${metrics.timestamp}`);
 });
 
