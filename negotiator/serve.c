@@ -209,6 +209,8 @@ static bool start_planes(struct service *service, struct error *err)
                                                          .idle_timeout_s = settings->idle_timeout,
                                                          .max_lifetime_s = settings->lease_lifetime,
                                                          .max_lifetime_max_s = settings->max_lifetime,
+                                                         .long_ttl_max_s = settings->long_ttl_max,
+                                                         .unattended_max_s = settings->unattended_max,
                                                          .resources = {.cpu_milli = settings->cpu_milli,
                                                                        .memory_mb = settings->memory_mb,
                                                                        .disk_mb = settings->disk_mb,

@@ -1,6 +1,7 @@
 #include "negotiator/settings.h"
 
 #include "negotiator/dialects/opensandbox/opensandbox.h"
+#include "negotiator/leasing/wanted.h"
 #include "shared/base/config.h"
 #include "shared/base/text.h"
 
@@ -27,9 +28,16 @@ static const struct config_row ROWS[] = {
     {"map_mb", CONFIG_NUMBER, FIELD(map_mb), "4096", 16, 1 << 20, "MiB, the most the ledger may grow to"},
     {"ttl_default", CONFIG_NUMBER, FIELD(ttl_default), "900", 60, 3600, "s, of a token"},
     {"ttl_max", CONFIG_NUMBER, FIELD(ttl_max), "3600", 60, 3600, "s, the longest a token may be valid"},
-    {"idle_timeout", CONFIG_NUMBER, FIELD(idle_timeout), "3600", 1, 86400, "s without a sign of life, of a lease"},
-    {"lease_lifetime", CONFIG_NUMBER, FIELD(lease_lifetime), "28800", 1, 86400, "s, of a lease that asks for nothing"},
-    {"max_lifetime", CONFIG_NUMBER, FIELD(max_lifetime), "86400", 1, 86400, "s, the longest life of a sandbox"},
+    {"long_ttl_max", CONFIG_NUMBER, FIELD(long_ttl_max), "604800", 3600, WANTED_LONG_MAX_S,
+     "s, of a token for a client that never refreshes"},
+    {"idle_timeout", CONFIG_NUMBER, FIELD(idle_timeout), "3600", 1, LIFE_NUMBER_MAX_S,
+     "s without a sign of life, of a lease"},
+    {"lease_lifetime", CONFIG_NUMBER, FIELD(lease_lifetime), "28800", 1, LIFE_NUMBER_MAX_S,
+     "s, of a lease that asks for nothing"},
+    {"max_lifetime", CONFIG_NUMBER, FIELD(max_lifetime), "0", 0, LIFE_NUMBER_MAX_S,
+     "s, the longest life of a sandbox; 0: not bounded, and one may have no end"},
+    {"unattended_max", CONFIG_NUMBER, FIELD(unattended_max), "86400", 5, LIFE_UNATTENDED_S,
+     "s a sandbox lives on at most after the negotiator's last word to its node"},
     {"cpu_milli", CONFIG_NUMBER, FIELD(cpu_milli), "1000", 50, 1000000, "1/1000 core, default of a sandbox"},
     {"memory_mb", CONFIG_NUMBER, FIELD(memory_mb), "512", 16, 1 << 24, "MiB, default of a sandbox"},
     {"disk_mb", CONFIG_NUMBER, FIELD(disk_mb), "0", 0, 1 << 26,

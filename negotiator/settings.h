@@ -24,7 +24,9 @@ struct settings {
     int64_t map_mb;                       /* the most the ledger may grow to; MiB */
     int64_t ttl_default, ttl_max;         /* s, of tokens */
     int64_t idle_timeout, lease_lifetime; /* s, defaults of leases */
-    int64_t max_lifetime;                 /* s, the longest a lease or sandbox may live */
+    int64_t max_lifetime;                 /* s, the longest a lease or sandbox may live; 0: not bounded */
+    int64_t long_ttl_max;                 /* s, of a long token */
+    int64_t unattended_max;               /* s, of a sandbox whose negotiator is gone */
     int64_t cpu_milli, memory_mb, disk_mb, pids; /* defaults of sandboxes */
     int64_t node_calls;                          /* threads that call nodes */
     int64_t call_timeout;                        /* s, of one such call */

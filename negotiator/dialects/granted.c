@@ -60,11 +60,11 @@ static json_t *shown_grant(const struct negotiation *n, const char *token, const
     json_t *endpoints = shown_endpoints(n->url, sandbox->id, n->wanted.capability_url ? token : NULL);
     if (sandbox->ports)
         json_object_set_new(endpoints, "previews", shown_previews(n->url, preview_domain, sandbox->id, sandbox->ports));
-    return json_pack("{s:s, s:o, s:o*, s:o*, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "protocol_version", "1.0",
+    return json_pack("{s:s, s:o, s:o*, s:o*, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o*}", "protocol_version", "1.0",
                      "sandbox", brief, "hint", shown_hint(n), "share", shown_share(n), "lease", shown_lease(&n->lease),
                      "token", token, "token_type", "Bearer", "jti", claims->jti, "scopes", granted_scopes(scope),
                      "expires_at", shown_time(claims->expires_at * 1000), "refresh_before", shown_time(refresh * 1000),
-                     "endpoints", endpoints);
+                     "endpoints", endpoints, "long", claims->long_lived ? json_true() : NULL);
 }
 
 static void count_outcome(struct plane_outcomes *outcomes, const struct negotiation *n, const struct error *err)

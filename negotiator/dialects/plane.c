@@ -86,6 +86,10 @@ static const char *action_of(const struct http_request *request)
         return "sandbox.pause";
     if (text_equal(strrchr(path, '/'), "/resume"))
         return "sandbox.resume";
+    if (text_equal(strrchr(path, '/'), "/renew"))
+        return "sandbox.renew";
+    if (text_equal(strrchr(path, '/'), "/token"))
+        return "negotiate";
     if (text_equal(path, "/execute"))
         return "negotiate";
     bool of_thread = http_request_parameter(request, "thread_id") != NULL;

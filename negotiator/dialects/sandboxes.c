@@ -1,10 +1,15 @@
-/* sandboxes.c - the native dialect's sandboxes: list, look at one, end one (protocol.md, 2). */
+/* sandboxes.c - the native dialect's sandboxes: list, look at one, end one, get a token for one (protocol.md, 2). */
+#include "negotiator/dialects/granted.h"
+#include "negotiator/dialects/pairs.h"
 #include "negotiator/dialects/plane.h"
 #include "negotiator/dialects/shown.h"
 #include "negotiator/dialects/waiting.h"
+#include "negotiator/dialects/wish.h"
 #include "shared/base/text.h"
 
 #include <string.h>
+
+enum { TOKEN_BODY_BYTES = 16384 };
 
 static void print_sandbox(struct http_request *request, const struct question *q)
 {
@@ -90,15 +95,70 @@ static bool read_list(const struct http_request *request, struct question *q, st
     return true;
 }
 
+/* --- by offset --- */
+
+static void print_page(struct http_request *request, const struct question *q)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < q->count; i++)
+        json_array_append_new(list, shown_sandbox(&q->list[i]));
+    http_reply_json(request, 200,
+                    json_pack("{s:o, s:I, s:I, s:b}", "sandboxes", list, "offset", (json_int_t)q->offset, "total",
+                              (json_int_t)q->total, "truncated", (int)q->is_cut));
+}
+
+/* The two ways of a list say no to each other's words. */
+static bool read_page(const struct http_request *request, struct question *q, struct error *err)
+{
+    const char *offset = http_request_query(request, "offset"), *limit = http_request_query(request, "limit");
+    const char *metadata = http_request_query(request, "metadata");
+    uint64_t from = 0, number = QUESTION_LIST_MAX;
+    if (http_request_query(request, "cursor") || http_request_query(request, "name"))
+        return error_set(err, ERROR_INVALID, "offset and metadata go without cursor and name");
+    if (!plane_caller(request, &q->caller, err) || !read_states(http_request_query(request, "state"), &q->states, err))
+        return false;
+    if (offset && !text_parse_u64(offset, strlen(offset), QUESTION_PAGE_MAX, &from))
+        return error_set(err, ERROR_INVALID, "offset must be 0 to %d", QUESTION_PAGE_MAX);
+    if (limit && (!text_parse_u64(limit, strlen(limit), QUESTION_LIST_MAX, &number) || number == 0))
+        return error_set(err, ERROR_INVALID, "limit must be 1 to %d", QUESTION_LIST_MAX);
+    q->offset = (size_t)from;
+    q->limit = (size_t)number;
+    q->metadata = metadata ? pairs_read(metadata, err) : NULL;
+    return metadata == NULL || q->metadata != NULL;
+}
+
 static void list_sandboxes(struct http_request *request)
 {
     struct error err = {0};
     AUTO(question) *q = question_new();
-    q->verb = QUESTION_LIST;
-    if (read_list(request, q, &err))
-        waiting_ask(request, TAKE(q), print_list);
+    bool is_page = http_request_query(request, "offset") || http_request_query(request, "metadata");
+    q->verb = is_page ? QUESTION_PAGE : QUESTION_LIST;
+    if (is_page ? read_page(request, q, &err) : read_list(request, q, &err))
+        waiting_ask(request, TAKE(q), is_page ? print_page : print_list);
     else
         http_reply_error(request, &err);
+}
+
+/* --- a token for one that is known --- */
+
+static bool read_token(const struct http_request *request, struct negotiation *n, struct error *err)
+{
+    const char *id = http_request_parameter(request, "sandbox_id");
+    if (!plane_caller(request, &n->caller, err))
+        return false;
+    if (!text_copy(n->sandbox_id, sizeof n->sandbox_id, id))
+        n->sandbox_id[0] = '\0'; /* too long for one: the rules say so */
+    json_t *body = http_request_json(request, err);
+    if (body == NULL)
+        return false;
+    bool read = wish_read_token(&n->wanted, body, err);
+    json_decref(body);
+    return read;
+}
+
+static void grant_token(struct http_request *request)
+{
+    granted_ask(request, read_token, leasing_grant);
 }
 
 struct plane_rows sandboxes_rows(void)
@@ -107,6 +167,7 @@ struct plane_rows sandboxes_rows(void)
         {"GET", "/sandboxes", HTTP_BEARER | HTTP_API_KEY, "viewer", 0, list_sandboxes},
         {"GET", "/sandboxes/{sandbox_id}", HTTP_BEARER | HTTP_API_KEY, "viewer", 0, get_sandbox},
         {"DELETE", "/sandboxes/{sandbox_id}", HTTP_BEARER | HTTP_API_KEY, "user", 0, delete_sandbox},
+        {"POST", "/sandboxes/{sandbox_id}/token", HTTP_BEARER | HTTP_API_KEY, "user", TOKEN_BODY_BYTES, grant_token},
     };
     return (struct plane_rows){ROWS, sizeof ROWS / sizeof *ROWS};
 }

@@ -12,6 +12,8 @@ enum { HEARTBEAT_EVERY_S = 60, HEARTBEATS_AN_IDLE_TIMEOUT = 3 };
 json_t *shown_time(int64_t wall_ms)
 {
     char text[CLOCK_TEXT_BYTES];
+    if (life_is_endless(wall_ms))
+        return json_null();
     clock_format(text, wall_ms);
     return json_string(text);
 }
@@ -60,8 +62,10 @@ static int64_t heartbeat_every(const struct lease *lease)
 
 json_t *shown_lease(const struct lease *lease)
 {
-    return json_pack("{s:s, s:s, s:o, s:I, s:o, s:I}", "id", lease->id, "thread_id", lease->thread_id, "expires_at",
-                     shown_time(lease->expires_at), "idle_timeout", (json_int_t)lease->idle_timeout_s, "max_expires_at",
+    bool is_never_idle = lease->idle_timeout_s >= LIFE_ENDLESS_S;
+    json_t *idle = is_never_idle ? json_null() : json_integer(lease->idle_timeout_s);
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:I}", "id", lease->id, "thread_id", lease->thread_id, "expires_at",
+                     shown_time(lease->expires_at), "idle_timeout", idle, "max_expires_at",
                      shown_time(lease->max_expires_at), "heartbeat_every", (json_int_t)heartbeat_every(lease));
 }
 

@@ -1,15 +1,18 @@
 #include "negotiator/dialects/wish.h"
 
+#include "shared/base/clock.h"
 #include "shared/base/text.h"
 #include "shared/node_protocol/egress_rule.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* One field of an object; `read` sees no null (which is as if the field were missing). */
+/* One field of an object; `read` sees no null (which is as if the field were missing), but where that means something.
+ */
 struct field {
     const char *name;
     bool (*read)(struct wanted *wanted, const char *name, json_t *value, struct error *err);
+    bool takes_null;
 };
 
 static bool wrong(const char *name, const char *must, struct error *err)
@@ -28,7 +31,7 @@ static bool read_object(struct wanted *wanted, json_t *object, const struct fiel
             i++;
         if (i == count)
             return error_set(err, ERROR_INVALID, "unknown field \"%.64s\"", key);
-        if (!json_is_null(value) && !fields[i].read(wanted, key, value, err))
+        if ((!json_is_null(value) || fields[i].takes_null) && !fields[i].read(wanted, key, value, err))
             return false;
     }
     return true;
@@ -113,14 +116,41 @@ static bool read_ttl(struct wanted *wanted, const char *name, json_t *value, str
     return take_amount(&wanted->ttl_s, name, value, err);
 }
 
+static bool read_long(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    wanted->is_long = json_is_true(value);
+    return json_is_boolean(value) || wrong(name, "true or false", err);
+}
+
+static bool read_token_end(struct wanted *wanted, const char *name, json_t *value, struct error *err)
+{
+    int64_t at = 0;
+    if (!json_is_string(value) || !clock_parse(json_string_value(value), &at))
+        return wrong(name, "a time such as \"2026-01-01T00:00:00Z\"", err);
+    wanted->expires_at_s = at / 1000 > 0 ? at / 1000 : 1;
+    return true;
+}
+
+/* null is for ever. */
+static bool take_life(int64_t *to, const char *name, const json_t *value, struct error *err)
+{
+    if (json_is_null(value)) {
+        *to = LIFE_ENDLESS_S;
+        return true;
+    }
+    return take_amount(to, name, value, err) &&
+           (*to <= LIFE_NUMBER_MAX_S || error_set(err, ERROR_INVALID, "%.64s must be 1 to %lld, or null: no end", name,
+                                                  (long long)LIFE_NUMBER_MAX_S));
+}
+
 static bool read_idle_timeout(struct wanted *wanted, const char *name, json_t *value, struct error *err)
 {
-    return take_amount(&wanted->idle_timeout_s, name, value, err);
+    return take_life(&wanted->idle_timeout_s, name, value, err);
 }
 
 static bool read_max_lifetime(struct wanted *wanted, const char *name, json_t *value, struct error *err)
 {
-    return take_amount(&wanted->max_lifetime_s, name, value, err);
+    return take_life(&wanted->max_lifetime_s, name, value, err);
 }
 
 /* "snapshot:<id or name>" begins with that in place of a template. */
@@ -182,9 +212,9 @@ static bool read_output(struct wanted *wanted, const char *name, json_t *value, 
 static bool read_resources(struct wanted *wanted, const char *name, json_t *value, struct error *err)
 {
     static const struct field FIELDS[] = {
-        {"cpu", read_cpu},         {"memory_mb", read_memory},      {"disk_mb", read_disk},
-        {"pids", read_pids},       {"open_files", read_open_files}, {"processes", read_processes},
-        {"output_mb", read_output}};
+        {"cpu", read_cpu, false},         {"memory_mb", read_memory, false},      {"disk_mb", read_disk, false},
+        {"pids", read_pids, false},       {"open_files", read_open_files, false}, {"processes", read_processes, false},
+        {"output_mb", read_output, false}};
     if (!json_is_object(value))
         return wrong(name, "an object of cpu, memory_mb, disk_mb, pids, open_files, processes and output_mb", err);
     return read_object(wanted, value, FIELDS, sizeof FIELDS / sizeof *FIELDS, err) || error_prefix(err, "resources");
@@ -317,39 +347,52 @@ static bool read_copy(struct wanted *wanted, const json_t *body, const struct fi
 
 bool wish_read_change(struct wanted *wanted, const json_t *body, struct error *err)
 {
-    static const struct field FIELDS[] = {{"resources", read_resources},
-                                          {"network", read_network},
-                                          {"on_idle", read_on_idle},
-                                          {"metadata", read_metadata},
-                                          {"name", read_name}};
+    static const struct field FIELDS[] = {{"resources", read_resources, false},
+                                          {"network", read_network, false},
+                                          {"on_idle", read_on_idle, false},
+                                          {"metadata", read_metadata, false},
+                                          {"name", read_name, false}};
+    return read_copy(wanted, body, FIELDS, sizeof FIELDS / sizeof *FIELDS, err);
+}
+
+bool wish_read_token(struct wanted *wanted, const json_t *body, struct error *err)
+{
+    static const struct field FIELDS[] = {{"scopes", read_scopes, false},
+                                          {"ttl", read_ttl, false},
+                                          {"long", read_long, false},
+                                          {"expires_at", read_token_end, false},
+                                          {"actor", read_actor, false},
+                                          {"wait", read_wait, false},
+                                          {"capability_url", read_capability_url, false}};
     return read_copy(wanted, body, FIELDS, sizeof FIELDS / sizeof *FIELDS, err);
 }
 
 bool wish_read(struct wanted *wanted, const json_t *body, struct error *err)
 {
-    static const struct field FIELDS[] = {{"mode", read_mode},
-                                          {"sandbox", read_hint},
-                                          {"sandbox_id", read_hint},
-                                          {"hint_policy", read_hint_policy},
-                                          {"scopes", read_scopes},
-                                          {"ttl", read_ttl},
-                                          {"idle_timeout", read_idle_timeout},
-                                          {"max_lifetime", read_max_lifetime},
-                                          {"template", read_template},
-                                          {"isolation", read_isolation},
-                                          {"resources", read_resources},
-                                          {"network", read_network},
-                                          {"env", read_env},
-                                          {"ports", read_ports},
-                                          {"volumes", read_volumes},
-                                          {"entrypoint", read_entrypoint},
-                                          {"origin", read_origin},
-                                          {"on_idle", read_on_idle},
-                                          {"name", read_name},
-                                          {"metadata", read_metadata},
-                                          {"actor", read_actor},
-                                          {"wait", read_wait},
-                                          {"capability_url", read_capability_url}};
+    static const struct field FIELDS[] = {{"mode", read_mode, false},
+                                          {"sandbox", read_hint, false},
+                                          {"sandbox_id", read_hint, false},
+                                          {"hint_policy", read_hint_policy, false},
+                                          {"scopes", read_scopes, false},
+                                          {"ttl", read_ttl, false},
+                                          {"long", read_long, false},
+                                          {"idle_timeout", read_idle_timeout, true},
+                                          {"max_lifetime", read_max_lifetime, true},
+                                          {"template", read_template, false},
+                                          {"isolation", read_isolation, false},
+                                          {"resources", read_resources, false},
+                                          {"network", read_network, false},
+                                          {"env", read_env, false},
+                                          {"ports", read_ports, false},
+                                          {"volumes", read_volumes, false},
+                                          {"entrypoint", read_entrypoint, false},
+                                          {"origin", read_origin, false},
+                                          {"on_idle", read_on_idle, false},
+                                          {"name", read_name, false},
+                                          {"metadata", read_metadata, false},
+                                          {"actor", read_actor, false},
+                                          {"wait", read_wait, false},
+                                          {"capability_url", read_capability_url, false}};
     bool read = read_copy(wanted, body, FIELDS, sizeof FIELDS / sizeof *FIELDS, err);
     if (read && strcmp(wanted->hint, "auto") == 0)
         wanted->hint[0] = '\0';

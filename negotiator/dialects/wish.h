@@ -7,6 +7,9 @@
 /** Reads the body of a negotiation into `wanted`. ERROR_INVALID names the field; unknown ones are refused. */
 bool wish_read(struct wanted *wanted, const json_t *body, struct error *err) MUST_USE;
 
+/** The same of a token for a sandbox that is known: scopes, ttl, long, expires_at, actor, wait, capability_url. */
+bool wish_read_token(struct wanted *wanted, const json_t *body, struct error *err) MUST_USE;
+
 /** The same of what a living sandbox may be changed in: resources, network, on_idle, metadata, name. */
 bool wish_read_change(struct wanted *wanted, const json_t *body, struct error *err) MUST_USE;
 

@@ -2,6 +2,7 @@
 
 #include "negotiator/leasing/incidents/freeze.h"
 #include "negotiator/leasing/leasing_internal.h"
+#include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -23,6 +24,8 @@ void changing_free(struct changing *changing)
     if (changing == NULL)
         return;
     wanted_done(&changing->wanted);
+    json_decref(changing->metadata_patch);
+    json_decref(changing->merged);
     sandbox_done(&changing->sandbox);
     free(changing);
 }
@@ -116,8 +119,10 @@ static void finish(struct changing *changing)
 
 static const char *action_of(const struct changing *changing)
 {
-    static const char *const ACTIONS[] = {
-        [CHANGING_PAUSE] = "sandbox.pause", [CHANGING_RESUME] = "sandbox.resume", [CHANGING_UPDATE] = "sandbox.update"};
+    static const char *const ACTIONS[] = {[CHANGING_PAUSE] = "sandbox.pause",
+                                          [CHANGING_RESUME] = "sandbox.resume",
+                                          [CHANGING_RENEW] = "sandbox.renew",
+                                          [CHANGING_UPDATE] = "sandbox.update"};
     return ACTIONS[changing->verb];
 }
 
@@ -183,6 +188,42 @@ static struct policy_subject subject_of(const struct changing *changing)
     return who;
 }
 
+/* What the patch makes of its metadata is judged as what is given whole. */
+static bool merge(struct changing *changing)
+{
+    const char *name;
+    json_t *value;
+    if (changing->metadata_patch == NULL)
+        return true;
+    json_decref(changing->merged);
+    changing->merged = changing->sandbox.metadata ? json_copy(changing->sandbox.metadata) : json_object();
+    json_object_foreach (changing->metadata_patch, name, value) {
+        if (json_is_null(value))
+            json_object_del(changing->merged, name);
+        else
+            json_object_set(changing->merged, name, value);
+    }
+    return wanted_check_metadata(changing->merged, false, &changing->refusal);
+}
+
+/* Who asks strictly wants to have done it. */
+static bool is_otherwise(struct changing *changing)
+{
+    bool pauses = changing->verb == CHANGING_PAUSE, is_paused = changing->sandbox.state == SANDBOX_PAUSED;
+    if (!changing->is_strict || (!pauses && changing->verb != CHANGING_RESUME) || pauses != is_paused)
+        return true;
+    return error_set(&changing->refusal, ERROR_CONFLICT, "sandbox %s is %s", changing->sandbox.id,
+                     is_paused ? "paused already" : "not paused");
+}
+
+/* Whether its node has to know before the row says so: of a renewal only a sooner end than it has. */
+static bool needs_node(const struct changing *changing)
+{
+    if (changing->verb == CHANGING_UPDATE)
+        return has_resources(&changing->wanted.resources) || changing->wanted.network;
+    return changing->verb != CHANGING_RENEW || changing->expires_at < changing->sandbox.node_deadline;
+}
+
 static bool is_in_policy(const struct work *work, struct changing *changing)
 {
     const struct policy_subject who = subject_of(changing);
@@ -210,17 +251,19 @@ static bool check(struct work *work, struct changing *changing)
                    strcmp(changing->sandbox.principal, caller->principal.name) == 0;
     if (changing->sandbox.revision == 0 || !is_ours)
         return error_set(&changing->refusal, ERROR_NOT_FOUND, "no sandbox %s", changing->sandbox_id);
-    changing->needs_node =
-        changing->verb != CHANGING_UPDATE || has_resources(&changing->wanted.resources) || changing->wanted.network;
+    changing->needs_node = needs_node(changing);
     if (!changing->by_itself && !is_in_policy(work, changing))
         return false;
     bool wakes = changing->verb == CHANGING_RESUME && !changing->is_incidents;
-    bool alters = changing->verb == CHANGING_UPDATE && !changing->by_itself;
+    bool alters = (changing->verb == CHANGING_UPDATE || changing->verb == CHANGING_RENEW) && !changing->by_itself;
     if ((wakes && !freeze_allows(work, changing->sandbox.principal, &changing->refusal)) ||
         (alters && !freeze_lets_go(work, caller, changing->sandbox.principal, &changing->refusal)))
         return false;
-    return is_open(changing) && is_name_free(work, changing) &&
-           (!changing->needs_node || is_reachable(work, changing)) && reserve(work, changing);
+    if (!is_open(changing) || !is_otherwise(changing) || !merge(changing) ||
+        (changing->verb == CHANGING_RENEW && !renewing_check(work, changing)))
+        return false;
+    return is_name_free(work, changing) && (!changing->needs_node || is_reachable(work, changing)) &&
+           reserve(work, changing);
 }
 
 static enum kv_outcome refuse(struct work *work, struct changing *changing)
@@ -296,9 +339,10 @@ static bool update(struct work *work, struct changing *changing)
                            wanted->network ? "network was" : "resources were");
     if (is_whole && wanted->on_idle_given)
         sandbox->on_idle = wanted->on_idle;
-    if (is_whole && wanted->metadata) {
+    json_t *metadata = changing->merged ? changing->merged : wanted->metadata;
+    if (is_whole && metadata) {
         json_decref(sandbox->metadata);
-        sandbox->metadata = json_incref(wanted->metadata);
+        sandbox->metadata = json_incref(metadata);
     }
     return true;
 }
@@ -308,11 +352,16 @@ static bool apply(struct work *work, struct changing *changing)
     struct sandbox *sandbox = &changing->sandbox;
     if (changing->verb == CHANGING_UPDATE && !update(work, changing))
         return false;
-    if (changing->verb != CHANGING_UPDATE)
+    if (changing->verb == CHANGING_RENEW && !renewing_apply(work, changing))
+        return false;
+    if (changing->verb == CHANGING_PAUSE || changing->verb == CHANGING_RESUME)
         sandbox_set_paused(sandbox, changing->verb == CHANGING_PAUSE, work->now);
     store_put_sandbox(work, sandbox);
     store_watch(work, sandbox, work->now); /* its leases end at other times now */
-    return audit(work, changing, changing->by_itself ? "idle" : "");
+    char until[sizeof "until " + CLOCK_TEXT_BYTES] = "until ";
+    if (changing->verb == CHANGING_RENEW)
+        clock_format(until + strlen(until), changing->expires_at);
+    return audit(work, changing, changing->by_itself ? "idle" : changing->verb == CHANGING_RENEW ? until : "");
 }
 
 /* The node said no. What nobody asked for is not tried at once again. */
@@ -339,9 +388,11 @@ static enum kv_outcome apply_rule(struct kv *kv, void *argument, struct error *e
         return KV_FAILED;
     if (changing->failure.kind != ERROR_NONE)
         return fail(&work, changing) ? store_apply(&work) : KV_FAILED;
-    if (!is_open(changing))
+    if (!is_open(changing) || !merge(changing))
         return refuse(&work, changing);
-    return apply(&work, changing) ? store_apply(&work) : KV_FAILED;
+    if (!apply(&work, changing))
+        return changing->refusal.kind != ERROR_NONE ? refuse(&work, changing) : KV_FAILED;
+    return store_apply(&work);
 }
 
 /* --- its way --- */
@@ -395,10 +446,14 @@ static json_t *message_of(const struct changing *changing)
     if (changing->wanted.network)
         return json_pack("{s:s, s:s, s:O}", "call", "network", "id", changing->sandbox_id, "network",
                          changing->wanted.network);
-    static const char *const CALLS[] = {
-        [CHANGING_PAUSE] = "pause", [CHANGING_RESUME] = "resume", [CHANGING_UPDATE] = "limits"};
+    static const char *const CALLS[] = {[CHANGING_PAUSE] = "pause",
+                                        [CHANGING_RESUME] = "resume",
+                                        [CHANGING_RENEW] = "deadline",
+                                        [CHANGING_UPDATE] = "limits"};
     const struct resources *resources = &changing->wanted.resources;
     json_t *message = json_pack("{s:s, s:s}", "call", CALLS[changing->verb], "id", changing->sandbox_id);
+    if (changing->verb == CHANGING_RENEW)
+        json_object_set_new(message, "deadline", json_integer(changing->expires_at));
     if (changing->verb != CHANGING_UPDATE)
         return message;
     json_t *limits =
@@ -468,6 +523,8 @@ static void check_submit(struct changing *changing)
 bool leasing_change(struct leasing *leasing, struct changing *changing, struct error *err)
 {
     if (!wanted_check(&changing->wanted, &leasing->options.limits, err))
+        return false;
+    if (!wanted_check_metadata(changing->metadata_patch, true, err))
         return false;
     if (changing->wanted.network && has_resources(&changing->wanted.resources))
         return error_set(err, ERROR_INVALID, "network and resources are changed one after the other: ask twice");

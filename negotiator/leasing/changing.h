@@ -1,5 +1,5 @@
 /** changing.h - what is done to one living sandbox and needs its node: pause, resume, other limits; and what hangs on
- *  that: its name, metadata, what it does when idle. The row says what the node said yes to, never more.
+ *  that: its name, metadata, what it does when idle, when it ends. The row says what the node said yes to, never more.
  *
  *  One change of a sandbox at a time, in the order they came: so the row and the node cannot part. */
 #pragma once
@@ -11,6 +11,7 @@
 enum changing_verb {
     CHANGING_PAUSE,  /* nothing in it runs until somebody uses it; again: as well */
     CHANGING_RESUME, /* likewise */
+    CHANGING_RENEW,  /* all its leases end at expires_at, sooner or later than before */
     CHANGING_UPDATE  /* `wanted` says what: resources or network, on_idle, metadata, name; what it does not say stays */
 };
 
@@ -20,7 +21,10 @@ struct changing {
     struct caller caller;
     char sandbox_id[RANDOM_ID_BYTES];
     struct wanted wanted;
-    bool is_incidents; /* RESUME: by who closes an incident, which keeps all others from it */
+    json_t *metadata_patch; /* owned; UPDATE: texts that are set, nulls that are taken out (RFC 7396), NULL: none */
+    int64_t expires_at;     /* RENEW: ms since 1970 UTC */
+    bool is_strict;         /* PAUSE, RESUME: CONFLICT where that is so already */
+    bool is_incidents;      /* RESUME: by who closes an incident, which keeps all others from it */
     void (*answered)(void *cookie, struct changing *changing); /* on the ledger thread; the callee's from then on */
     void *cookie;
 
@@ -36,6 +40,7 @@ struct changing {
     bool skipped;                         /* by_itself: there is nothing to do any more */
     struct error failure;                 /* of the node */
     struct resources in_force;            /* as the node said; 0: it said nothing of it */
+    json_t *merged;                       /* owned; metadata with the patch applied */
 };
 
 /** An empty question. */
@@ -45,6 +50,7 @@ void changing_free(struct changing *changing);
 DEFINE_AUTO(changing)
 
 /** Checks the bounds of what is wanted and queues it; takes it. ERROR_INVALID at once, then it stays the caller's. Any
- *  thread. Who may: the owner and admins; NOT_FOUND, GONE, STARTING, CONFLICT (a name), RATE_LIMITED, NODE_UNREACHABLE
- *  and what the node refuses come as changing->refusal. */
+ *  thread. Who may: the owner and admins; NOT_FOUND, GONE, STARTING, CONFLICT (a name; is_strict; RENEW of what has no
+ *  end), INVALID (RENEW into the past, or a patch that makes too many pairs), FORBIDDEN (policy), RATE_LIMITED,
+ *  NODE_UNREACHABLE and what the node refuses come as changing->refusal. */
 bool leasing_change(struct leasing *leasing, struct changing *changing, struct error *err) MUST_USE;

@@ -155,6 +155,7 @@ bool creating_decide(struct work *work, struct negotiation *n, uint64_t stale, s
     }
     n->lease = negotiate_lease(work, n, stale);
     sandbox->deadline = n->lease.max_expires_at;
+    sandbox->node_deadline = reconcile_unaided_until(work, sandbox);
     n->created = true;
     store_put_sandbox(work, sandbox);
     store_put_lease(work, sandbox->principal, &n->lease);

@@ -147,7 +147,8 @@ static bool has_other_lease(struct work *work, const struct sandbox *sandbox, co
 /* Its tokens stay what they were made, on a sandbox that goes on. */
 static void mark_lease(struct work *work, const struct lease *lease, struct mark *mark)
 {
-    *mark = (struct mark){.kind = MARK_LEASE, .before = MARK_ANY_TIME, .until = (lease->max_expires_at + 999) / 1000};
+    *mark = (struct mark){
+        .kind = MARK_LEASE, .before = MARK_ANY_TIME, .until = marks_longest(work->leasing, lease, work->now)};
     if (text_copy(mark->value, sizeof mark->value, lease->id)) /* an id: it fits */
         marks_add(work, mark);
 }

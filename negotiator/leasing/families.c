@@ -10,6 +10,7 @@
 
 /* Longer than a token may be refreshed after its end (60 s), whatever the alarm and the clock do meanwhile. */
 enum { FAMILY_KEEP_S = 120, TOKEN_KEEP_S = 120 };
+static const int64_t DAY_MS = (int64_t)WANTED_DAY_S * 1000;
 
 /* An id has at most 63 bytes: it always fits. */
 struct id_key {
@@ -173,13 +174,44 @@ bool family_of_token(struct work *work, const char *jti, char id[static CAPABILI
     return true;
 }
 
-void family_note_lease(struct work *work, const char *principal, const struct lease *lease)
+static void put_lease(struct work *work, const char *principal, const struct lease *lease, struct id_key key)
 {
-    struct id_key key = key_of("lease", lease->id);
     put_json(work, key.text,
              json_pack("{s:s, s:s, s:s, s:I}", "principal", principal, "thread", lease->thread_id, "sandbox",
                        lease->sandbox_id, "max_expires_at", (json_int_t)lease->max_expires_at));
-    store_forget_at(work, lease->max_expires_at + (int64_t)FAMILY_KEEP_S * 1000, key.text);
+}
+
+/* Looked at once a day: its end may be moved, and it may have none. */
+static int64_t forget_lease_at(const struct work *work, const struct lease *lease)
+{
+    int64_t end = lease->max_expires_at + (int64_t)FAMILY_KEEP_S * 1000, tomorrow = work->now + DAY_MS;
+    return end < tomorrow ? end : tomorrow;
+}
+
+void family_note_lease(struct work *work, const char *principal, const struct lease *lease)
+{
+    struct id_key key = key_of("lease", lease->id);
+    put_lease(work, principal, lease, key);
+    store_forget_at(work, forget_lease_at(work, lease), key.text);
+}
+
+void family_renote_lease(struct work *work, const char *principal, const struct lease *lease)
+{
+    put_lease(work, principal, lease, key_of("lease", lease->id));
+}
+
+bool family_lease_until(struct work *work, const char *lease_id, int64_t *until)
+{
+    char principal[PRINCIPAL_BYTES];
+    struct lease noted = {.revision = 0}, lease;
+    *until = 0;
+    if (!family_of_lease(work, lease_id, principal, &noted))
+        return false;
+    if (principal[0] == '\0' || !store_get_lease(work, principal, noted.thread_id, &lease))
+        return principal[0] == '\0';
+    bool holds = lease.revision > 0 && strcmp(lease.id, lease_id) == 0;
+    *until = holds && forget_lease_at(work, &lease) > work->now ? forget_lease_at(work, &lease) : 0;
+    return true;
 }
 
 static bool read_lease(const json_t *json, char principal[static PRINCIPAL_BYTES], struct lease *lease)

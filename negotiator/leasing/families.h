@@ -46,6 +46,10 @@ bool family_claims(const struct family *family, const struct sandbox *sandbox, c
 
 /** Adds to the change whose lease it is. */
 void family_note_lease(struct work *work, const char *principal, const struct lease *lease);
+/** The same of one whose end was moved. */
+void family_renote_lease(struct work *work, const char *principal, const struct lease *lease);
+/** When that row is to be looked at again; 0: it may be forgotten, as the lease has ended. False: the store failed. */
+bool family_lease_until(struct work *work, const char *lease_id, int64_t *until) MUST_USE;
 
 /** Whose a lease is or was: `lease` gets its id, thread, sandbox and max_expires_at; principal "" when it is not known.
  */

@@ -21,6 +21,7 @@ struct leasing *leasing_new(const struct leasing_options *options)
 {
     struct leasing *leasing = memory_new(sizeof *leasing);
     leasing->options = *options;
+    leasing->options.limits = wanted_limits_whole(&options->limits);
     leasing->started_ms = options->wall_ms();
     leasing->master = *options->master;
     leasing->options.master = &leasing->master;
@@ -169,6 +170,8 @@ void question_free(struct question *question)
     for (size_t i = 0; i < question->count; i++)
         sandbox_done(&question->list[i]);
     free(question->list);
+    json_decref(question->metadata);
+    paging_free(question->paging);
     free(question->shares);
     free(question);
 }
@@ -180,6 +183,19 @@ bool leasing_negotiate(struct leasing *leasing, struct negotiation *negotiation,
                          CAPABILITY_THREAD_BYTES - 1);
     if (!principal_is_name(caller_owner(&negotiation->caller)))
         return error_set(err, ERROR_INVALID, "principal is not a name");
+    if (!wanted_check(&negotiation->wanted, &leasing->options.limits, err))
+        return false;
+    negotiation->leasing = leasing;
+    negotiate_submit(negotiation);
+    return true;
+}
+
+bool leasing_grant(struct leasing *leasing, struct negotiation *negotiation, struct error *err)
+{
+    if (!random_is_id(negotiation->sandbox_id, "sbx"))
+        return error_set(err, ERROR_NOT_FOUND, "no such sandbox; an id looks like sbx_ and 20 of a-z0-9");
+    negotiation->wanted.mode = WANTED_ATTACH_ONLY;
+    negotiation->thread_id[0] = negotiation->idempotency[0] = '\0';
     if (!wanted_check(&negotiation->wanted, &leasing->options.limits, err))
         return false;
     negotiation->leasing = leasing;

@@ -106,8 +106,9 @@ struct negotiation {
     char *current_token;     /* owned; a refresh: the token to be rotated. NULL: none */
     struct share_wish share; /* is_wanted: a share */
     char thread_id[CAPABILITY_THREAD_BYTES];
-    char idempotency[65]; /* hex hash over principal, route and Idempotency-Key; "" none */
-    char body_hash[65];   /* hex; with the former */
+    char sandbox_id[RANDOM_ID_BYTES]; /* leasing_grant: for that one; thread_id is then part of the answer */
+    char idempotency[65];             /* hex hash over principal, route and Idempotency-Key; "" none */
+    char body_hash[65];               /* hex; with the former */
     /* Called on the ledger thread. */
     void (*starting)(void *cookie);     /* at most once: the sandbox is being made, the answer will take a while */
     bool (*is_abandoned)(void *cookie); /* nobody waits any more: no token need be made */
@@ -145,6 +146,11 @@ DEFINE_AUTO(negotiation)
  *  thread. Refusals of the rules come as negotiation->refusal. */
 bool leasing_negotiate(struct leasing *leasing, struct negotiation *negotiation, struct error *err) MUST_USE;
 
+/** A token for n->sandbox_id, which its owner or an admin knows and whose thread is not asked for: as leasing_negotiate
+ *  with attach_only on one of its threads, and takes it as that does. Of `wanted` ttl, is_long, expires_at, scopes,
+ * actor, wait and capability_url count. Refusals: NOT_FOUND, GONE, STARTING, NODE_UNREACHABLE. */
+bool leasing_grant(struct leasing *leasing, struct negotiation *negotiation, struct error *err) MUST_USE;
+
 /** Rotates n->current_token (protocol.md, 2): takes it as leasing_negotiate does. The answer is a grant too. */
 bool leasing_refresh(struct leasing *leasing, struct negotiation *negotiation, struct error *err) MUST_USE;
 
@@ -165,11 +171,13 @@ enum question_verb {
     QUESTION_SANDBOX, /* one sandbox, also an ended one while it is remembered */
     QUESTION_DELETE,  /* ends a sandbox */
     QUESTION_LIST,
+    QUESTION_PAGE,  /* the owner's, newest first, by offset; with a total */
     QUESTION_SHARES /* of the thread: those that hold */
 };
 
 #define QUESTION_LIST_MAX 200
-#define SHARES_MAX        64 /* of one principal, at a time */
+#define QUESTION_PAGE_MAX 10000 /* sandboxes that a PAGE sorts; of more, any so many, and is_cut */
+#define SHARES_MAX        64    /* of one principal, at a time */
 
 /** One share, as its owner sees it. */
 struct share {
@@ -194,19 +202,24 @@ struct question {
     char name[SANDBOX_NAME_BYTES];
     char cursor[RANDOM_ID_BYTES];
     size_t limit;
+    size_t offset;    /* PAGE: how many of the newest are left out; and states, limit, and the next */
+    json_t *metadata; /* PAGE: owned; pairs that all have to be there, an object of texts. NULL any */
     void (*answered)(void *cookie, struct question *question); /* on the ledger thread; the callee's from then on */
     void *cookie;
 
     struct error refusal;
     struct sandbox sandbox;
     struct lease lease;
-    struct sandbox *list; /* LIST: owned */
+    struct sandbox *list; /* LIST, PAGE: owned */
     size_t count;
+    size_t total;               /* PAGE: how many there are */
+    bool is_cut;                /* PAGE: more than QUESTION_PAGE_MAX */
     char next[RANDOM_ID_BYTES]; /* cursor of the next page; "" the end */
     struct share *shares;       /* SHARES: owned */
     size_t share_count;
 
     struct leasing *leasing; /* private, as the next */
+    struct paging *paging;   /* PAGE: owned */
     bool destroy;
     bool charged;     /* for the next */
     struct mark mark; /* of a lease that ended on a sandbox that goes on; number 0: none */

@@ -30,6 +30,7 @@ struct changes {
 };
 
 struct keeping;
+struct changing;
 struct freeze;
 struct incident_run;
 struct volumes_question;
@@ -156,6 +157,19 @@ bool negotiate_audit(struct work *work, const struct negotiation *negotiation) M
 /** Decides on a new sandbox for n's thread; `stale` is the revision of a lease row that no longer holds, 0 for none. */
 bool creating_decide(struct work *work, struct negotiation *n, uint64_t stale, struct once once) MUST_USE;
 
+/* renewing.c: what `renew` is among the changes. */
+
+/** Whether the sandbox may end then; sets the refusal. */
+bool renewing_check(const struct work *work, struct changing *changing) MUST_USE;
+/** Moves its leases' ends, and its own. */
+bool renewing_apply(struct work *work, struct changing *changing) MUST_USE;
+
+/* paging.c: QUESTION_PAGE. */
+
+/** Runs the steps of a PAGE, then its answer. */
+void paging_submit(struct question *question);
+void paging_free(struct paging *paging);
+
 /* changing.c */
 
 /** All its leases are idle: it is to be paused, unless it is being changed just now. Ledger thread. */
@@ -189,6 +203,8 @@ struct look {
 };
 /** Drops what it owns. */
 void look_done(struct look *look);
+/** Up to when its node is to keep it unaided: its deadline, or unattended_max from now. */
+int64_t reconcile_unaided_until(const struct work *work, const struct sandbox *sandbox) MUST_USE;
 /** Compares what the ledger has with what the node told, decides, and notes when to look again. Ledger thread. */
 enum kv_outcome look_rule(struct kv *kv, struct look *look, struct error *err);
 /** Once its change is durable: does what was decided. Ledger thread. */
@@ -256,6 +272,9 @@ void marks_heard(struct leasing *leasing, const char *node, const char *ledger_i
  * the rule took it already. Else refusal says to come back. Admins may always. */
 bool marks_may_add(struct work *work, const struct caller *caller, int64_t until, bool *charged,
                    struct error *refusal) MUST_USE;
+/** Until when (s) a token may be valid that was issued at `now_ms` or before; under a lease (NULL: any), a shorter time
+ *  where no long one was. */
+int64_t marks_longest(const struct leasing *leasing, const struct lease *lease, int64_t now_ms) MUST_USE;
 /** {"ledger_id", "after", "upto", "marks"}: what that node lacks, at most MARKS_PAGE_MAX marks; NULL: it has all. The
  *  caller owns it. */
 json_t *marks_page(struct leasing *leasing, const char *node) MUST_USE;

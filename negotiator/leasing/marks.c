@@ -40,6 +40,7 @@ struct marks {
     size_t ahead_count;
     int64_t ahead_unknown; /* s: tokens that are not in the list may have been issued ahead up to here */
     int64_t ahead_durable; /* s: what the row meta/ahead says, or more */
+    int64_t longest_s;     /* of the tokens that were ever issued: the row meta/longest */
 };
 
 struct marks *marks_new(void)
@@ -109,10 +110,11 @@ bool marks_load(struct work *work)
 {
     struct marks *marks = work->leasing->marks;
     struct loading loading = {.set = mark_set_new(), .now_s = work->now / 1000};
-    uint64_t last = 0, ahead = 0;
+    uint64_t last = 0, ahead = 0, longest = 0, set = (uint64_t)work->leasing->options.limits.long_ttl_max_s;
     bool read = kv_range(work->kv, MARKS_PREFIX, NULL, 0, load_row, &loading, work->err) &&
                 (!loading.damaged || error_set(work->err, ERROR_INTERNAL, "the row of a mark is damaged")) &&
-                get_number(work, "meta/marks", &last) && get_number(work, "meta/ahead", &ahead);
+                get_number(work, "meta/marks", &last) && get_number(work, "meta/ahead", &ahead) &&
+                get_number(work, "meta/longest", &longest);
     if (!read) {
         mark_set_free(loading.set);
         return false;
@@ -121,6 +123,9 @@ bool marks_load(struct work *work)
     marks->set = loading.set;
     marks->given = marks->made = last > loading.last ? last : loading.last;
     marks->ahead_unknown = marks->ahead_durable = (int64_t)ahead;
+    marks->longest_s = (int64_t)(longest > set ? longest : set);
+    if (set > longest) /* a setting that is lowered leaves tokens behind that are valid for longer */
+        put_number(work, "meta/longest", set);
     kv_change_put(work->change, "meta/ledger", marks->ledger_id, strlen(marks->ledger_id));
     return true;
 }
@@ -178,6 +183,12 @@ void marks_add(struct work *work, struct mark *mark)
     put_number(work, "meta/marks", mark->number);
     store_forget_at(work, (mark->until + KEEP_S) * 1000, key.text);
     note_new(work->leasing->marks, mark);
+}
+
+int64_t marks_longest(const struct leasing *leasing, const struct lease *lease, int64_t now_ms)
+{
+    bool has_long = lease == NULL || lease->has_long;
+    return now_ms / 1000 + MARKS_AHEAD_MAX_S + 1 + (has_long ? leasing->marks->longest_s : WANTED_TTL_MAX_S);
 }
 
 const struct mark *marks_refuse(const struct leasing *leasing, const struct capability_claims *claims, int64_t now_ms)

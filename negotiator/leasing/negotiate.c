@@ -40,20 +40,24 @@ static void grant_scopes(const struct work *work, const struct negotiation *n, s
     if (n->wanted.scopes_given)
         scope_meet(to, &n->wanted.scopes, &allowed);
     else
-        scope_copy(to, &allowed);
+        scope_by_default(to, &allowed);
 }
 
 void negotiate_times(struct work *work, struct negotiation *n)
 {
     const struct wanted_limits *limits = &work->leasing->options.limits;
     struct capability_claims *claims = &n->claims;
-    int64_t end = n->lease.max_expires_at / 1000;
     struct policy_subject who = policy_subject(&n->caller, claims->actor);
     int64_t ttl = smaller(or_default(n->wanted.ttl_s, limits->ttl_default_s), policy_ttl_max(work->leasing, &who));
     claims->issued_at = marks_iat(work, claims);
+    if (claims->long_lived) /* also past its lease, which a renewal may move: it ends with that all the same */
+        claims->expires_at = claims->issued_at + limits->long_ttl_max_s;
+    else
+        claims->expires_at = smaller(claims->issued_at + ttl, n->lease.max_expires_at / 1000);
+    if (n->wanted.expires_at_s)
+        claims->expires_at = smaller(claims->expires_at, n->wanted.expires_at_s);
     if (n->caller.principal.expires_at) /* what a key gives ends with it */
-        end = smaller(end, n->caller.principal.expires_at / 1000);
-    claims->expires_at = claims->long_lived ? end : smaller(claims->issued_at + ttl, end);
+        claims->expires_at = smaller(claims->expires_at, n->caller.principal.expires_at / 1000);
 }
 
 bool negotiate_is_usable(const struct work *work, struct negotiation *n)
@@ -69,7 +73,7 @@ bool negotiate_is_usable(const struct work *work, struct negotiation *n)
 static void claim(struct work *work, struct negotiation *n)
 {
     struct capability_claims *claims = &n->claims;
-    *claims = (struct capability_claims){.epoch = n->sandbox.epoch};
+    *claims = (struct capability_claims){.epoch = n->sandbox.epoch, .long_lived = n->wanted.is_long};
     char jti[RANDOM_ID_BYTES];
     random_id(jti, "tok");
     bool fits = text_copy(claims->issuer, sizeof claims->issuer, n->leasing->deployment) &&
@@ -146,17 +150,17 @@ bool negotiate_is_unfrozen(struct work *work, struct negotiation *n)
 struct lease negotiate_lease(const struct work *work, const struct negotiation *n, uint64_t replaced)
 {
     const struct wanted_limits *limits = &work->leasing->options.limits;
-    struct lease lease = {.created_at = work->now, .revision = replaced};
+    struct lease lease = {.created_at = work->now, .revision = replaced, .has_long = n->wanted.is_long};
     random_id(lease.id, "lse");
     memcpy(lease.thread_id, n->thread_id, sizeof lease.thread_id);
     memcpy(lease.sandbox_id, n->sandbox.id, sizeof lease.sandbox_id);
     struct policy_subject who = policy_subject(&n->caller, n->wanted.actor);
     lease.idle_timeout_s = policy_idle_timeout(work->leasing, &who, n->wanted.idle_timeout_s, limits->idle_timeout_s);
     int64_t lifetime = policy_lifetime(work->leasing, &who, n->wanted.max_lifetime_s, limits->max_lifetime_s);
-    int64_t longest = policy_lifetime(work->leasing, &who, limits->max_lifetime_max_s, 0);
-    int64_t hardest = n->sandbox.created_at + longest * 1000; /* else a lease after another would be a longer life */
-    lease.max_expires_at = smaller(work->now + lifetime * 1000, hardest);
-    lease.expires_at = smaller(work->now + lease.idle_timeout_s * 1000, lease.max_expires_at);
+    /* Of the sandbox, too: else a lease after another would be a longer life. */
+    int64_t hardest = life_end(n->sandbox.created_at, policy_lifetime(work->leasing, &who, LIFE_ENDLESS_S, 0));
+    lease.max_expires_at = smaller(life_end(work->now, lifetime), hardest);
+    lease.expires_at = smaller(life_end(work->now, lease.idle_timeout_s), lease.max_expires_at);
     return lease;
 }
 
@@ -164,7 +168,7 @@ void negotiate_touch(struct lease *lease, int64_t idle_timeout_s, int64_t now)
 {
     if (idle_timeout_s > lease->idle_timeout_s)
         lease->idle_timeout_s = idle_timeout_s;
-    int64_t expires = smaller(now + lease->idle_timeout_s * 1000, lease->max_expires_at);
+    int64_t expires = smaller(life_end(now, lease->idle_timeout_s), lease->max_expires_at);
     if (expires > lease->expires_at)
         lease->expires_at = expires;
 }
@@ -207,7 +211,8 @@ bool negotiate_is_reachable(const struct work *work, struct negotiation *n)
 static bool may_live_so(const struct work *work, struct negotiation *n, bool joining)
 {
     struct policy_subject who = policy_subject(&n->caller, n->wanted.actor);
-    const struct policy_wish wish = {.idle_s = n->wanted.idle_timeout_s,
+    const struct policy_wish wish = {.is_long = n->wanted.is_long,
+                                     .idle_s = n->wanted.idle_timeout_s,
                                      .lifetime_s = joining ? n->wanted.max_lifetime_s : 0};
     return policy_check(work->leasing, &who, &wish, &n->refusal);
 }
@@ -228,6 +233,7 @@ static bool attach(struct work *work, struct negotiation *n, bool joining, struc
     if (joining && !join(work, n))
         return false;
     negotiate_touch(&n->lease, n->wanted.idle_timeout_s, work->now);
+    n->lease.has_long |= n->wanted.is_long;
     store_put_lease(work, caller_owner(&n->caller), &n->lease);
     negotiate_show_paused(n);
     claim(work, n);
@@ -328,13 +334,59 @@ static bool decide_again(struct work *work, struct negotiation *n, bool held, st
                      n->sandbox.reason[0] ? n->sandbox.reason : "released");
 }
 
+/* One of its owner's leases on it that still holds, if there is any. */
+static bool find_holder(struct work *work, struct negotiation *n)
+{
+    size_t i;
+    json_t *thread;
+    json_array_foreach (n->sandbox.threads, i, thread) {
+        const char *id = json_string_value(thread);
+        if (id == NULL || !store_get_lease(work, n->sandbox.principal, id, &n->lease))
+            return false;
+        bool holds = n->lease.revision > 0 && strcmp(n->lease.sandbox_id, n->sandbox.id) == 0 &&
+                     n->lease.max_expires_at >= work->now + NEGOTIATE_LEASE_MIN_MS;
+        if (holds && text_copy(n->thread_id, sizeof n->thread_id, id))
+            return true;
+    }
+    return error_set(&n->refusal, ERROR_GONE, "sandbox %s is at its end", n->sandbox.id);
+}
+
+/* Who knows the sandbox, not its thread. */
+static bool decide_by_id(struct work *work, struct negotiation *n)
+{
+    struct caller *caller = &n->caller;
+    n->thread_id[0] = '\0';
+    if (!store_get_sandbox(work, n->sandbox_id, &n->sandbox))
+        return false;
+    bool is_ours = strcmp(n->sandbox.principal, caller_owner(caller)) == 0;
+    if (n->sandbox.revision == 0 || (!is_ours && caller->principal.role != ROLE_ADMIN))
+        return error_set(&n->refusal, ERROR_NOT_FOUND, "no sandbox %s", n->sandbox_id);
+    if (!sandbox_is_live(&n->sandbox))
+        return error_set(&n->refusal, ERROR_GONE, "sandbox %s has ended%s%s", n->sandbox.id,
+                         n->sandbox.reason[0] ? ": " : "", n->sandbox.reason);
+    if (!is_ours && !text_copy(caller->owner, sizeof caller->owner, n->sandbox.principal))
+        return error_set(work->err, ERROR_INTERNAL, "a principal's name does not fit");
+    return negotiate_is_unfrozen(work, n) && find_holder(work, n) &&
+           attach(work, n, false, (struct once){.revision = 0});
+}
+
+static bool may_end_then(const struct work *work, struct negotiation *n)
+{
+    return n->wanted.expires_at_s == 0 || n->wanted.expires_at_s > work->now / 1000 ||
+           error_set(&n->refusal, ERROR_INVALID, "a token must end at least a second from now");
+}
+
 /* False: n->refusal says no, or (when it is empty) the store failed. */
 static bool decide(struct work *work, struct negotiation *n)
 {
     struct once once = {.revision = 0};
+    if (!may_end_then(work, n))
+        return false;
     if (!caller_may(&n->caller, ROLE_USER, &n->refusal) || !negotiate_is_unfrozen(work, n) ||
         !caller_pin(&n->caller, n->wanted.actor, &n->refusal))
         return false;
+    if (n->sandbox_id[0])
+        return decide_by_id(work, n);
     if (n->idempotency[0] && !store_get_once(work, n->idempotency, &once))
         return false;
     if (!store_get_lease(work, caller_owner(&n->caller), n->thread_id, &n->lease))

@@ -34,7 +34,7 @@ json_t *preparing_message(const struct leasing *leasing, const struct sandbox *s
                               resources->memory_mb * MIB, "disk_bytes", resources->disk_mb * MIB, "pids",
                               (json_int_t)resources->pids, "open_files", (json_int_t)resources->open_files, "commands",
                               (json_int_t)resources->processes, "output_bytes", resources->output_mb * MIB, "deadline",
-                              (json_int_t)sandbox->deadline, "epoch", (json_int_t)sandbox->epoch, "root",
+                              (json_int_t)sandbox->node_deadline, "epoch", (json_int_t)sandbox->epoch, "root",
                               (int)sandbox->has_root, "snapshot", sandbox->snapshot[0] ? sandbox->snapshot : NULL);
     json_object_set_new(asked, "env", sandbox->env ? json_incref(sandbox->env) : json_object());
     if (json_array_size(sandbox->volumes) > 0)

@@ -259,6 +259,8 @@ static bool decide(struct work *work, struct question *q)
         return delete_sandbox(work, q);
     case QUESTION_LIST:
         return list_sandboxes(work, q);
+    case QUESTION_PAGE:
+        break; /* it goes another way */
     case QUESTION_SHARES:
         return caller_may(&q->caller, ROLE_VIEWER, &q->refusal) && find_thread(work, q) && sharing_list(work, q);
     }
@@ -311,5 +313,9 @@ static void question_done(void *argument, const struct error *err)
 void leasing_ask(struct leasing *leasing, struct question *q)
 {
     q->leasing = leasing;
+    if (q->verb == QUESTION_PAGE) {
+        paging_submit(q);
+        return;
+    }
     ledger_submit(leasing->options.ledger, question_rule, question_done, q);
 }

@@ -218,6 +218,48 @@ static bool fall_asleep(struct run *run)
     return again_at(run, run->work.now + ENDING_DESTROY_AGAIN_MS);
 }
 
+/* --- how long its node keeps it unaided --- */
+
+static int64_t unattended_ms(const struct work *work)
+{
+    return work->leasing->options.limits.unattended_max_s * 1000;
+}
+
+int64_t reconcile_unaided_until(const struct work *work, const struct sandbox *sandbox)
+{
+    int64_t longest = work->now + unattended_ms(work);
+    return sandbox->deadline < longest ? sandbox->deadline : longest;
+}
+
+/* A quarter of it is over, of one that is to live on. */
+static bool is_to_be_moved(const struct run *run)
+{
+    const struct sandbox *sandbox = &run->look->sandbox;
+    return sandbox->node_deadline > sandbox->deadline ||
+           (sandbox->node_deadline < sandbox->deadline &&
+            sandbox->node_deadline <= run->work.now + unattended_ms(&run->work) / 4 * 3);
+}
+
+/* The row says it before the node hears it: so the node never ends it later than the ledger knows. */
+static bool move_node_deadline(struct run *run)
+{
+    struct sandbox *sandbox = &run->look->sandbox;
+    if (!is_to_be_moved(run))
+        return false;
+    sandbox->node_deadline = reconcile_unaided_until(&run->work, sandbox);
+    store_put_sandbox(&run->work, sandbox);
+    run->changed = true;
+    return true;
+}
+
+/* When that is due again. */
+static int64_t next_move(const struct run *run)
+{
+    const struct sandbox *sandbox = &run->look->sandbox;
+    return sandbox->node_deadline < sandbox->deadline ? sandbox->node_deadline - unattended_ms(&run->work) / 4 * 3
+                                                      : INT64_MAX;
+}
+
 static bool decide_active(struct run *run)
 {
     struct look *look = run->look;
@@ -231,14 +273,16 @@ static bool decide_active(struct run *run)
     }
     if (held.ended.revision > 0)
         return end_lease(run, &held);
-    int64_t soon = run->work.now + SOON_MS, next = held.next;
-    bool is_short = run->entry && run->entry->deadline_ms + DEADLINE_SLACK_MS < look->sandbox.deadline;
+    const bool has_moved = move_node_deadline(run);
+    int64_t soon = run->work.now + SOON_MS, moved = next_move(run), next = held.next < moved ? held.next : moved;
+    const int64_t deadline = look->sandbox.node_deadline;
+    bool is_other = has_moved || (run->entry && run->entry->deadline_ms + DEADLINE_SLACK_MS < deadline);
     bool is_silent = run->entry == NULL && run->node && run->node->has_list;
-    if (is_short)
+    if (is_other)
         look->act = LOOK_DEADLINE;
     else if (held.idle == held.count)
         return fall_asleep(run);
-    if (is_short || is_silent || disagrees_on_pause(run) || next <= run->work.now)
+    if (is_other || is_silent || disagrees_on_pause(run) || next <= run->work.now)
         next = next > run->work.now && next < soon ? next : soon;
     return again_at(run, next);
 }
@@ -269,7 +313,7 @@ static bool decide_living(struct run *run)
     char url[SANDBOX_URL_BYTES];
     enum node_life life = nodes->find(nodes->context, sandbox->node, url);
     bool is_lost = life == NODE_LOST || life == NODE_UNKNOWN;
-    int64_t given_up = sandbox->deadline + NEVER_RETURNED_MS;
+    int64_t given_up = sandbox->node_deadline + NEVER_RETURNED_MS;
     if (is_lost && given_up <= run->work.now)
         return finish(run);
     if (is_lost && run->node)
@@ -367,7 +411,7 @@ void look_act(struct look *look)
         changing_sleep(leasing, look->id);
         break;
     case LOOK_DEADLINE:
-        settle_deadline(leasing, sandbox->node, sandbox->id, sandbox->deadline);
+        settle_deadline(leasing, sandbox->node, sandbox->id, sandbox->node_deadline);
         break;
     case LOOK_LOST:
         tell_lost(leasing, look->id);

@@ -64,6 +64,12 @@ static bool refuse_unknown(const struct finding *f)
     return error_set(&f->r->refusal, ERROR_NOT_FOUND, "no such %s", mark_kind_name(f->r->kind));
 }
 
+/* When the last token is over that is there now, whoever's. */
+static int64_t any_token_until(const struct finding *f)
+{
+    return marks_longest(f->work->leasing, NULL, f->work->now);
+}
+
 /* --- where it can be used --- */
 
 static void add_node(const struct finding *f, const char *node)
@@ -178,7 +184,7 @@ static bool add_reach(const struct finding *f, int64_t until)
 /* A token whose issue is not in the ledger, or is another principal's, which is not told: it may be anywhere. */
 static bool find_unknown(const struct finding *f)
 {
-    return add_reach(f, f->work->now / 1000 + f->work->leasing->options.limits.ttl_max_s);
+    return add_reach(f, any_token_until(f));
 }
 
 static bool find_family(const struct finding *f, const char *id, int64_t expires_at, bool *known)
@@ -235,11 +241,12 @@ static bool find_lease(const struct finding *f)
         return false;
     if (principal[0] == '\0' || (f->only[0] && strcmp(principal, f->only) != 0))
         return refuse_unknown(f);
-    f->target->mark.until = noted.max_expires_at / 1000;
     if (!store_get_lease(work, principal, noted.thread_id, &lease))
         return false;
     if (lease.revision > 0 && strcmp(lease.id, f->r->value) == 0) {
+        f->target->mark.until = marks_longest(work->leasing, &lease, work->now);
         random_id(lease.id, "lse");
+        lease.has_long = false;
         store_put_lease(work, principal, &lease);
         family_note_lease(work, principal, &lease);
     }
@@ -257,7 +264,6 @@ static bool find_sandbox(const struct finding *f)
     mark->epoch = ++sandbox.epoch;
     if (sandbox_has_ended(&sandbox))
         return true;
-    mark->until = sandbox.deadline / 1000;
     store_put_sandbox(f->work, &sandbox);
     return add_sandbox(f, f->r->value, mark->until);
 }
@@ -268,7 +274,8 @@ static bool find_thread(const struct finding *f)
     const char *owner = caller_owner(&f->r->caller);
     if (!store_get_lease(f->work, owner, f->r->value, &lease))
         return false;
-    return lease.revision > 0 ? add_sandbox(f, lease.sandbox_id, lease.max_expires_at / 1000) : refuse_unknown(f);
+    return lease.revision > 0 ? add_sandbox(f, lease.sandbox_id, marks_longest(f->work->leasing, &lease, f->work->now))
+                              : refuse_unknown(f);
 }
 
 static bool find_principal(const struct finding *f)
@@ -276,7 +283,7 @@ static bool find_principal(const struct finding *f)
     const struct principal *who = &f->r->caller.principal;
     if (who->role != ROLE_ADMIN && strcmp(f->r->value, who->name) != 0)
         return error_set(&f->r->refusal, ERROR_FORBIDDEN, "only an admin revokes what others hold");
-    return add_owned(f, f->r->value, f->work->now / 1000 + f->work->leasing->options.limits.max_lifetime_max_s);
+    return add_owned(f, f->r->value, any_token_until(f));
 }
 
 static bool find_by_kind(const struct finding *f)
@@ -298,7 +305,7 @@ static bool find_by_kind(const struct finding *f)
         return find_principal(f);
     case MARK_SCOPE:
     case MARK_ALL:
-        return add_reach(f, f->work->now / 1000 + f->work->leasing->options.limits.max_lifetime_max_s);
+        return add_reach(f, any_token_until(f));
     case MARK_KINDS:
         break;
     }
@@ -361,7 +368,7 @@ static bool fill_mark(const struct finding *f)
     struct mark *mark = &f->target->mark;
     const char *whose = r->kind == MARK_THREAD ? caller_owner(&r->caller) : takes_principal(r->kind) ? f->only : "";
     mark->kind = r->kind;
-    mark->until = f->work->now / 1000 + WANTED_DAY_S; /* no lease is longer */
+    mark->until = any_token_until(f);
     if (!text_copy(mark->value, sizeof mark->value, r->value) ||
         !text_copy(mark->principal, sizeof mark->principal, whose))
         return error_set(f->work->err, ERROR_INTERNAL, "a mark does not fit");

@@ -163,6 +163,8 @@ char *sandbox_format(const struct sandbox *sandbox)
                   (json_int_t)sandbox->node_epoch, "created_at", (json_int_t)sandbox->created_at, "active_since",
                   (json_int_t)sandbox->active_since, "state_since", (json_int_t)sandbox->state_since, "ended_at",
                   (json_int_t)sandbox->ended_at, "deadline", (json_int_t)sandbox->deadline);
+    if (sandbox->node_deadline && sandbox->node_deadline != sandbox->deadline)
+        json_object_set_new(json, "node_deadline", json_integer(sandbox->node_deadline));
     add_later_fields(json, sandbox);
     return dump(json);
 }
@@ -248,7 +250,9 @@ static bool read_row(struct sandbox *to, json_t *json)
     to->active_since = active;
     to->state_since = since;
     to->ended_at = ended;
+    const json_t *told = json_object_get(json, "node_deadline");
     to->deadline = deadline;
+    to->node_deadline = told ? json_integer_value(told) : deadline;
     return read_later_fields(to, json);
 }
 
@@ -267,6 +271,16 @@ bool sandbox_parse(struct sandbox *sandbox, const char *data, size_t size, struc
     return true;
 }
 
+bool life_is_endless(int64_t at)
+{
+    return at >= LIFE_ENDLESS_S * 1000; /* what is counted on from never is never */
+}
+
+int64_t life_end(int64_t now, int64_t seconds)
+{
+    return seconds >= LIFE_ENDLESS_S ? LIFE_ENDLESS_MS : now + seconds * 1000;
+}
+
 bool lease_is_thread_id(const char *text)
 {
     return text_is_made_of(text, CAPABILITY_THREAD_BYTES - 1, "._:-") && strcmp(text, ".") != 0 &&
@@ -275,10 +289,13 @@ bool lease_is_thread_id(const char *text)
 
 char *lease_format(const struct lease *lease)
 {
-    return dump(json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "id", lease->id, "thread_id", lease->thread_id,
-                          "sandbox_id", lease->sandbox_id, "created_at", (json_int_t)lease->created_at, "expires_at",
-                          (json_int_t)lease->expires_at, "max_expires_at", (json_int_t)lease->max_expires_at,
-                          "idle_timeout", (json_int_t)lease->idle_timeout_s));
+    json_t *json = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "id", lease->id, "thread_id", lease->thread_id,
+                             "sandbox_id", lease->sandbox_id, "created_at", (json_int_t)lease->created_at, "expires_at",
+                             (json_int_t)lease->expires_at, "max_expires_at", (json_int_t)lease->max_expires_at,
+                             "idle_timeout", (json_int_t)lease->idle_timeout_s);
+    if (lease->has_long)
+        json_object_set_new(json, "long", json_true());
+    return dump(json);
 }
 
 bool lease_parse(struct lease *lease, const char *data, size_t size, struct error *err)
@@ -293,6 +310,7 @@ bool lease_parse(struct lease *lease, const char *data, size_t size, struct erro
                             "idle_timeout", &idle) == 0 &&
                 text_copy(read.id, sizeof read.id, id) && text_copy(read.thread_id, sizeof read.thread_id, thread) &&
                 text_copy(read.sandbox_id, sizeof read.sandbox_id, sandbox);
+    read.has_long = json_is_true(json_object_get(json, "long"));
     json_decref(json);
     if (!good)
         return error_set(err, ERROR_INTERNAL, "the row of a lease is damaged");

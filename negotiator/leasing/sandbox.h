@@ -17,6 +17,18 @@
 #define SANDBOX_NODE_BYTES   64
 #define SANDBOX_URL_BYTES    256
 
+/** A life without end, and a lease that is never idle: numbers so large that one counts on with them, and that none who
+ *  gives a number reaches. Shown as null. */
+#define LIFE_ENDLESS_S    INT64_C(100000000000)    /* of durations: more than LIFE_NUMBER_MAX_S */
+#define LIFE_ENDLESS_MS   INT64_C(253402300799000) /* of times: the end of the year 9999 */
+#define LIFE_NUMBER_MAX_S INT64_C(3153600000)      /* 100 years: the longest that a number may say */
+#define LIFE_UNATTENDED_S 86400                    /* at most: a node's sandboxes live on for so long by themselves */
+
+/** Whether that time (ms since 1970 UTC) is one that never comes. */
+bool life_is_endless(int64_t at) MUST_USE;
+/** `now` (ms) and so many seconds: LIFE_ENDLESS_MS where these are endless. */
+int64_t life_end(int64_t now, int64_t seconds) MUST_USE;
+
 enum sandbox_state {
     SANDBOX_PROVISIONING, /* durable, not yet made */
     SANDBOX_ACTIVE,
@@ -71,7 +83,9 @@ struct sandbox {
     uint32_t node_epoch;  /* of its node's key */
     uint64_t incarnation; /* of its node when it was made; 0: a row of before this was kept */
     int64_t created_at, active_since, state_since, ended_at;
-    int64_t deadline;       /* hard: the latest max_expires_at of its leases */
+    int64_t deadline;       /* the latest max_expires_at of its leases; LIFE_ENDLESS_MS: it has no end */
+    int64_t node_deadline;  /* hard: when its node ends it unaided, as that was or is about to be told; never later than
+                               `deadline`, nor than unattended_max from when it was told */
     json_t *threads;        /* owned: the thread ids that lease it */
     json_t *env, *metadata; /* owned, or NULL */
     json_t *volumes;        /* owned, or NULL: a list as in `wanted` */
@@ -128,8 +142,9 @@ struct lease {
     char id[RANDOM_ID_BYTES];
     char thread_id[CAPABILITY_THREAD_BYTES];
     char sandbox_id[RANDOM_ID_BYTES];
-    int64_t created_at, expires_at, max_expires_at; /* ms since 1970 UTC */
-    int64_t idle_timeout_s;
+    int64_t created_at, expires_at, max_expires_at; /* ms since 1970 UTC; LIFE_ENDLESS_MS: no end */
+    int64_t idle_timeout_s;                         /* LIFE_ENDLESS_S: never idle */
+    bool has_long;     /* a long token was issued under it: it may be valid for longer than others */
     uint64_t revision; /* as above */
 };
 

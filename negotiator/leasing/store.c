@@ -1,5 +1,6 @@
 #include "negotiator/leasing/store.h"
 
+#include "negotiator/leasing/families.h"
 #include "negotiator/leasing/keys/key_tokens.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "shared/base/memory.h"
@@ -317,9 +318,22 @@ static bool forget_of_key(struct work *work, const char *row)
     return true;
 }
 
+/* A lease may have its end moved, or have none. */
+static bool forget_lease(struct work *work, const char *row, const char *id)
+{
+    int64_t until = 0;
+    if (!family_lease_until(work, id, &until))
+        return false;
+    if (until > 0)
+        put_due(work, until, row);
+    else
+        kv_change_delete(work->change, row);
+    return true;
+}
+
 bool store_forget(struct work *work, const char *due)
 {
-    static const char SANDBOX[] = "sandbox/";
+    static const char SANDBOX[] = "sandbox/", LEASE[] = "lease/";
     int64_t at = 0;
     const char *row = store_due_row(due, &at);
     kv_change_delete(work->change, due);
@@ -327,6 +341,8 @@ bool store_forget(struct work *work, const char *due)
         return true;
     if (text_starts_with(row, SANDBOX))
         return forget_sandbox(work, row, row + strlen(SANDBOX));
+    if (text_starts_with(row, LEASE))
+        return forget_lease(work, row, row + strlen(LEASE));
     if (text_starts_with(row, "family/"))
         return forget_family(work, row);
     if (text_starts_with(row, "keyfam/"))

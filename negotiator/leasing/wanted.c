@@ -4,7 +4,14 @@
 
 #include <string.h>
 
-enum { TTL_MIN_S = 60, WAIT_DEFAULT_S = 30, METADATA_KEY_BYTES = 64, METADATA_VALUE_BYTES = 512, ENV_NAME_BYTES = 64 };
+enum {
+    LONG_DEFAULT_S = 7 * WANTED_DAY_S,
+    TTL_MIN_S = 60,
+    WAIT_DEFAULT_S = 30,
+    METADATA_KEY_BYTES = 317,
+    METADATA_VALUE_BYTES = 512,
+    ENV_NAME_BYTES = 64
+};
 
 void wanted_done(struct wanted *wanted)
 {
@@ -16,6 +23,16 @@ void wanted_done(struct wanted *wanted)
     json_decref(wanted->network);
     json_decref(wanted->ports);
     *wanted = (struct wanted){0};
+}
+
+struct wanted_limits wanted_limits_whole(const struct wanted_limits *limits)
+{
+    struct wanted_limits whole = *limits;
+    if (whole.long_ttl_max_s == 0)
+        whole.long_ttl_max_s = LONG_DEFAULT_S;
+    if (whole.unattended_max_s == 0)
+        whole.unattended_max_s = LIFE_UNATTENDED_S;
+    return whole;
 }
 
 static bool check_range(const char *field, int64_t value, int64_t min, int64_t max, struct error *err)
@@ -54,19 +71,19 @@ static bool check_env(json_t *env, struct error *err)
                      WANTED_ENV_BYTES);
 }
 
-static bool check_metadata(json_t *metadata, struct error *err)
+bool wanted_check_metadata(json_t *metadata, bool is_patch, struct error *err)
 {
     const char *name;
     json_t *value;
     if (json_object_size(metadata) > WANTED_METADATA_MAX)
         return error_set(err, ERROR_INVALID, "metadata has more than %d pairs", WANTED_METADATA_MAX);
     json_object_foreach (metadata, name, value) {
-        if (strlen(name) > METADATA_KEY_BYTES || !json_is_string(value) ||
-            json_string_length(value) > METADATA_VALUE_BYTES)
+        bool is_text = json_is_string(value) && json_string_length(value) <= METADATA_VALUE_BYTES;
+        if (strlen(name) > METADATA_KEY_BYTES || (!is_text && !(is_patch && json_is_null(value))))
             return error_set(err, ERROR_INVALID,
-                             "metadata must be an object of texts, names of at most %d bytes, "
+                             "metadata must be an object of texts%s, names of at most %d bytes, "
                              "values of at most %d",
-                             METADATA_KEY_BYTES, METADATA_VALUE_BYTES);
+                             is_patch ? " and nulls" : "", METADATA_KEY_BYTES, METADATA_VALUE_BYTES);
     }
     return true;
 }
@@ -111,11 +128,20 @@ static bool check_resources(const struct resources *resources, struct error *err
            check_range("resources.output_mb", resources->output_mb, 1, 1024, err);
 }
 
+/* Endless, or a number within `most` (0: any). */
+static bool check_life(const char *field, int64_t value, int64_t most, struct error *err)
+{
+    if (value >= LIFE_ENDLESS_S)
+        return most == 0 || error_set(err, ERROR_INVALID, "%s must be 1 to %lld; no end (null) is not allowed here",
+                                      field, (long long)most);
+    return check_range(field, value, 1, most ? most : LIFE_NUMBER_MAX_S, err);
+}
+
 bool wanted_check(const struct wanted *wanted, const struct wanted_limits *limits, struct error *err)
 {
     if (!check_range("ttl", wanted->ttl_s, TTL_MIN_S, 3600, err) ||
-        !check_range("idle_timeout", wanted->idle_timeout_s, 1, WANTED_DAY_S, err) ||
-        !check_range("max_lifetime", wanted->max_lifetime_s, 1, limits->max_lifetime_max_s, err) ||
+        !check_life("idle_timeout", wanted->idle_timeout_s, 0, err) ||
+        !check_life("max_lifetime", wanted->max_lifetime_s, limits->max_lifetime_max_s, err) ||
         !check_range("wait", wanted->wait_s, 0, WANTED_WAIT_MAX_S, err) || !check_resources(&wanted->resources, err))
         return false;
     if (!is_word(wanted->template_name))
@@ -129,8 +155,9 @@ bool wanted_check(const struct wanted *wanted, const struct wanted_limits *limit
         return error_set(err, ERROR_INVALID,
                          "name must be 1 to %d of a-z0-9-, not begin or end with '-', and not be \"auto\"",
                          SANDBOX_NAME_BYTES - 1);
-    return check_env(wanted->env, err) && check_metadata(wanted->metadata, err) &&
-           check_entrypoint(wanted->entrypoint, err) && check_origin(wanted->origin, err) && wanted_check_volumes(wanted->volumes, err);
+    return check_env(wanted->env, err) && wanted_check_metadata(wanted->metadata, false, err) &&
+           check_entrypoint(wanted->entrypoint, err) && check_origin(wanted->origin, err) &&
+           wanted_check_volumes(wanted->volumes, err);
 }
 
 int64_t wanted_wait_s(const struct wanted *wanted)

@@ -10,6 +10,8 @@ enum wanted_mode { WANTED_ENSURE, WANTED_ATTACH_ONLY, WANTED_CREATE_ONLY };
 #define WANTED_ACTOR_BYTES       160
 #define WANTED_DAY_S             86400
 #define WANTED_WAIT_MAX_S        300
+#define WANTED_LONG_MAX_S        (30 * WANTED_DAY_S) /* no long token is valid for longer, whatever is set */
+#define WANTED_TTL_MAX_S         3600                /* nor any other one */
 #define WANTED_ENV_MAX           64   /* variables */
 #define WANTED_ENV_BYTES         4095 /* of all "NAME=value", each with an end: what a node keeps (sandboxd ENV_BYTES) */
 #define WANTED_METADATA_MAX      32   /* pairs */
@@ -29,8 +31,11 @@ struct wanted {
     bool hint_required;
     bool scopes_given; /* else what policy gives */
     struct scope_set scopes;
-    int64_t ttl_s;                          /* 60..3600 */
-    int64_t idle_timeout_s, max_lifetime_s; /* 1..86400 */
+    int64_t ttl_s;        /* 60..3600 */
+    bool is_long;         /* a token for who never refreshes: as long as limits.long_ttl_max_s, unless its lease ends */
+    int64_t expires_at_s; /* s since 1970 UTC: the token ends then; 1 s ahead at least. Later than a token may: cut */
+    int64_t idle_timeout_s; /* 1..LIFE_NUMBER_MAX_S, or LIFE_ENDLESS_S: never idle */
+    int64_t max_lifetime_s; /* 1..LIFE_NUMBER_MAX_S, or LIFE_ENDLESS_S: no end */
     char template_name[SANDBOX_WORD_BYTES];
     char snapshot[SANDBOX_NAME_BYTES]; /* what it begins with, in place of a template: an id or a name; "" none */
     char isolation[SANDBOX_WORD_BYTES];
@@ -59,12 +64,20 @@ void wanted_done(struct wanted *wanted);
 struct wanted_limits {
     int64_t ttl_default_s, ttl_max_s;
     int64_t idle_timeout_s, max_lifetime_s; /* defaults */
-    int64_t max_lifetime_max_s;             /* of a lease, and of a sandbox from its creation; at most a day */
-    struct resources resources;             /* defaults */
+    int64_t max_lifetime_max_s; /* of a lease, and of a sandbox from its creation or renewal; 0: not bounded */
+    int64_t long_ttl_max_s;     /* of a long token; at most WANTED_LONG_MAX_S */
+    int64_t unattended_max_s;   /* of a sandbox after the last word to its node; at most LIFE_UNATTENDED_S */
+    struct resources resources; /* defaults */
 };
+
+/** The same with a week and a day where long_ttl_max_s and unattended_max_s are 0. */
+struct wanted_limits wanted_limits_whole(const struct wanted_limits *limits) MUST_USE;
 
 /** Every number, text and pair within its bounds; ERROR_INVALID names the field and what is allowed. */
 bool wanted_check(const struct wanted *wanted, const struct wanted_limits *limits, struct error *err) MUST_USE;
+
+/** The same for `metadata` alone (NULL: none); `is_patch`: nulls too. */
+bool wanted_check_metadata(json_t *metadata, bool is_patch, struct error *err) MUST_USE;
 
 /** The same for `volumes` alone (NULL: none). */
 bool wanted_check_volumes(const json_t *volumes, struct error *err) MUST_USE;

@@ -316,8 +316,7 @@ static void answer_deadline(struct dialogue *dialogue, uint64_t request, const s
 {
     struct error err = {0};
     struct sandbox *sandbox = find_living(dialogue, deadline->id, &err);
-    if (sandbox &&
-        policy_judge_deadline(dialogue->settings, sandbox->record.created_wall_ms, deadline->deadline_wall_ms, &err) &&
+    if (sandbox && policy_judge_deadline(dialogue->settings, clock_wall_ms(), deadline->deadline_wall_ms, &err) &&
         sandboxes_move_deadline(dialogue->sandboxes, sandbox, deadline->deadline_wall_ms, &err))
         say_sandbox(dialogue, request, sandbox, true, false);
     else
@@ -388,7 +387,8 @@ static void answer_snapshot_drop(struct dialogue *dialogue, uint64_t request, co
 {
     struct error err = {0};
     struct snapshots *snapshots = dialogue->sandboxes->house.snapshots;
-    sandboxes_stop_keeping(dialogue->sandboxes, asked->snapshot); /* else it would be there when we have said it is gone */
+    sandboxes_stop_keeping(dialogue->sandboxes,
+                           asked->snapshot); /* else it would be there when we have said it is gone */
     bool is_read = sandboxes_are_filling(dialogue->sandboxes, asked->snapshot);
     if (is_read)
         error_set(&err, ERROR_CONFLICT, "a sandbox is being made of snapshot %s", asked->snapshot);

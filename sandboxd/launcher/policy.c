@@ -193,21 +193,20 @@ bool policy_judge(const struct policy *policy, const struct fl_prepare *prepare,
         return error_set(err, ERROR_INVALID, "the deadline has passed already");
     struct fl_limits limits = {0};
     if (!policy_judge_deadline(policy->settings, now_wall_ms, prepare->deadline_wall_ms, err) ||
-        !judge_limits(policy, &prepare->limits, &limits, err) ||
-        !judge_volume_sizes(policy->settings, prepare, err) ||
+        !judge_limits(policy, &prepare->limits, &limits, err) || !judge_volume_sizes(policy->settings, prepare, err) ||
         !policy_judge_network(policy->settings, &prepare->network, err))
         return false;
     *in_force = limits;
     return true;
 }
 
-bool policy_judge_deadline(const struct settings *settings, int64_t created_wall_ms, int64_t deadline_wall_ms,
+bool policy_judge_deadline(const struct settings *settings, int64_t now_wall_ms, int64_t deadline_wall_ms,
                            struct error *err)
 {
     int64_t span_ms = 0;
-    if (!__builtin_sub_overflow(deadline_wall_ms, created_wall_ms, &span_ms) &&
+    if (!__builtin_sub_overflow(deadline_wall_ms, now_wall_ms, &span_ms) &&
         span_ms <= settings->max_lifetime * 1000 + CLOCK_SLACK_MS)
         return true;
-    return error_set(err, ERROR_INVALID, "the deadline must be at most %" PRId64 " s after the start (max_lifetime)",
+    return error_set(err, ERROR_INVALID, "the deadline must be at most %" PRId64 " s ahead (max_lifetime)",
                      settings->max_lifetime);
 }

@@ -30,6 +30,7 @@ bool policy_judge_limits(const struct policy *policy, const struct fl_limits *no
 bool policy_judge_network(const struct settings *settings, const struct fl_network *network,
                           struct error *err) MUST_USE;
 
-/** Judges a new hard deadline of a sandbox made at created_wall_ms. ERROR_INVALID. */
-bool policy_judge_deadline(const struct settings *settings, int64_t created_wall_ms, int64_t deadline_wall_ms,
+/** Judges a hard deadline: whoever moves it, and however often, a sandbox ends by itself so soon after the last time.
+ *  ERROR_INVALID. */
+bool policy_judge_deadline(const struct settings *settings, int64_t now_wall_ms, int64_t deadline_wall_ms,
                            struct error *err) MUST_USE;

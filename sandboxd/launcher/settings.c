@@ -29,7 +29,8 @@ static const struct config_row ROWS[] = {
     {"insecure_http", CONFIG_SWITCH, FIELD(insecure_http), "false", 0, 0, "listen beyond loopback without TLS"},
     {"loops", CONFIG_NUMBER, FIELD(loops), "0", 0, 64, "event loops, 0: one a CPU"},
     {"slots_max", CONFIG_NUMBER, FIELD(slots_max), "200", 1, SLOTS, "sandboxes at once, 1..4000"},
-    {"max_lifetime", CONFIG_NUMBER, FIELD(max_lifetime), "86400", 1, DAY_S * 366LL, "s, the longest hard deadline"},
+    {"max_lifetime", CONFIG_NUMBER, FIELD(max_lifetime), "86400", 0, DAY_S * 366LL * 100,
+     "s, how far ahead a hard deadline may lie, a day at most; 0: a day"},
     {"cpu_milli_max", CONFIG_NUMBER, FIELD(cpu_milli_max), "64000", 50, 1000000, "1/1000 core, of one sandbox"},
     {"memory_mb_max", CONFIG_NUMBER, FIELD(memory_mb_max), "65536", 16, 1 << 24, "MiB, of one sandbox"},
     {"disk_mb_max", CONFIG_NUMBER, FIELD(disk_mb_max), "65536", 1, 1 << 24, "MiB, of one sandbox"},
@@ -81,13 +82,38 @@ static const struct config_row ROWS[] = {
 enum { ROW_COUNT = sizeof ROWS / sizeof ROWS[0] };
 
 /* The negotiator's keys in the same STATE/config.json. */
-static const char *const FOREIGN[] = {"webhook_hosts", "webhook_give_up",
-    "identity_file", "rate_per_minute", "rate_burst",
-    "host",    "port",         "negotiator_user", "negotiator_uid",  "map_mb",    "ttl_default",
-    "ttl_max", "idle_timeout", "lease_lifetime",  "cpu_milli",       "memory_mb", "disk_mb",
-    "pids",    "node_calls",   "call_timeout",    "audit_keep_days", "templates_user", "templates_admin",
-    "root_roles", "egress_user", "snapshots_max", "volumes_max",
-    "image_templates", "opensandbox_egress", NULL};
+static const char *const FOREIGN[] = {"webhook_hosts",
+                                      "webhook_give_up",
+                                      "identity_file",
+                                      "rate_per_minute",
+                                      "rate_burst",
+                                      "host",
+                                      "port",
+                                      "negotiator_user",
+                                      "negotiator_uid",
+                                      "map_mb",
+                                      "ttl_default",
+                                      "ttl_max",
+                                      "long_ttl_max",
+                                      "unattended_max",
+                                      "idle_timeout",
+                                      "lease_lifetime",
+                                      "cpu_milli",
+                                      "memory_mb",
+                                      "disk_mb",
+                                      "pids",
+                                      "node_calls",
+                                      "call_timeout",
+                                      "audit_keep_days",
+                                      "templates_user",
+                                      "templates_admin",
+                                      "root_roles",
+                                      "egress_user",
+                                      "snapshots_max",
+                                      "volumes_max",
+                                      "image_templates",
+                                      "opensandbox_egress",
+                                      NULL};
 
 static bool check_words(const struct settings *settings, struct error *err)
 {
@@ -120,7 +146,8 @@ static bool check_domain(const char *domain, struct error *err)
     bool is_sound = text_is_made_of(domain, 180, "-.") && domain[0] != '.' && domain[strlen(domain) - 1] != '.';
     for (const char *c = domain; is_sound && *c != '\0'; c++)
         is_sound = *c < 'A' || *c > 'Z';
-    return is_sound || error_set(err, ERROR_INVALID, "preview_domain: \"%.64s\" is no host name in small letters", domain);
+    return is_sound ||
+           error_set(err, ERROR_INVALID, "preview_domain: \"%.64s\" is no host name in small letters", domain);
 }
 
 static bool check_isolation(const char *isolation, struct error *err)
@@ -177,15 +204,17 @@ bool settings_load(struct settings *settings, int argc, char *const argv[], stru
     if (!config_load_state(&loaded, ROWS, ROW_COUNT, FOREIGN, argc, argv, err))
         return false;
     config_default_tls(loaded.state, &loaded.tls_cert, &loaded.tls_key, &loaded.tls_ca);
-    if (!config_check_listener(&(struct config_listener){loaded.listen_host, loaded.tls_cert, loaded.tls_key,
-                                                         loaded.insecure_http},
-                               err) ||
+    if (!config_check_listener(
+            &(struct config_listener){loaded.listen_host, loaded.tls_cert, loaded.tls_key, loaded.insecure_http},
+            err) ||
         !config_set_log_level(loaded.log_level, err) || !config_set_log_format(loaded.log_format, err) ||
-        !check_sync(loaded.audit_sync, err) ||
-        !check_words(&loaded, err) || !check_egress(&loaded, err) || !check_domain(loaded.preview_domain, err) ||
-        !check_isolation(loaded.isolation, err) || !check_missing_limits(loaded.missing_limits, err) ||
-        !fit_rootless(&loaded, err))
+        !check_sync(loaded.audit_sync, err) || !check_words(&loaded, err) || !check_egress(&loaded, err) ||
+        !check_domain(loaded.preview_domain, err) || !check_isolation(loaded.isolation, err) ||
+        !check_missing_limits(loaded.missing_limits, err) || !fit_rootless(&loaded, err))
         return false;
+    if (loaded.max_lifetime == 0 ||
+        loaded.max_lifetime > DAY_S) /* of a sandbox; its negotiator moves the deadline on */
+        loaded.max_lifetime = DAY_S;
     *settings = loaded;
     loaded = (struct settings){0};
     return true;

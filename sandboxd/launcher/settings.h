@@ -10,35 +10,35 @@
 #include <stdio.h>
 
 struct settings {
-    char *state;            /* folder of the whole deployment; absolute; never NULL after settings_load */
-    char *listen_host;      /* a numeric address; beyond loopback only with TLS or insecure_http */
-    int64_t port;           /* 0..65535; 0: the kernel chooses, the front logs it */
-    char *advertise_url;    /* what clients are told; NULL: made of listen_host and port */
-    char *preview_domain;   /* ports of sandboxes are origins below it: PORT-SANDBOX.DOMAIN */
+    char *state;              /* folder of the whole deployment; absolute; never NULL after settings_load */
+    char *listen_host;        /* a numeric address; beyond loopback only with TLS or insecure_http */
+    int64_t port;             /* 0..65535; 0: the kernel chooses, the front logs it */
+    char *advertise_url;      /* what clients are told; NULL: made of listen_host and port */
+    char *preview_domain;     /* ports of sandboxes are origins below it: PORT-SANDBOX.DOMAIN */
     char *tls_cert, *tls_key; /* files: the front's certificate chain, its key; NULL: plain HTTP */
     char *tls_ca;             /* file: who vouches for the negotiator; NULL: the system's */
     char *tls_fingerprint;    /* of its certificate, or of its authority's; NULL: any */
-    bool insecure_http;     /* allows a listener beyond loopback without TLS */
-    int64_t loops;          /* event loops of the front, 0: one a CPU, at most 64 */
-    int64_t rate_per_minute; /* requests of one client address; 0: no limit */
-    bool rate_loopback;      /* loopback is limited too */
-    char *trusted_proxies;   /* networks, with commas; NULL: none */
-    int64_t auth_failures;   /* a minute, of one client address; 0: no limit */
-    int64_t slots_max;      /* sandboxes at once, 1..4000 */
-    int64_t max_lifetime;   /* s; no hard deadline may lie farther away */
-    int64_t cpu_milli_max;  /* of one sandbox; thousandths of a core */
-    int64_t memory_mb_max;  /* of one sandbox; MiB */
-    int64_t disk_mb_max;    /* of one sandbox; MiB */
-    int64_t pids_max;       /* of one sandbox */
-    char *isolation;        /* "namespaces,gvisor": the levels offered (isolation/isolation.h); the first is "auto" */
-    char *microvm_kernel;   /* of the guests of isolation microvm: a vmlinuz-VERSION; NULL: none */
-    char *microvm_vmm;      /* their monitor: qemu (isolation/microvm/vmm.h) */
-    char *storage;          /* where sandboxes write: auto, btrfs, tmpfs, folder (storage/storage.h) */
-    int64_t pool_mb_max;    /* MiB the btrfs pool may grow to; 0: half of what is free when it is made */
-    int64_t warm;           /* sandboxes kept ready for each template; 0 none */
-    int64_t warm_max;       /* ... over all */
-    int64_t warm_memory_mb; /* MiB; ... counted as WARM_MEMORY_KIB each */
-    char *root_user;        /* "never" or "allowed": whether commands may run as the root of their user namespace */
+    bool insecure_http;       /* allows a listener beyond loopback without TLS */
+    int64_t loops;            /* event loops of the front, 0: one a CPU, at most 64 */
+    int64_t rate_per_minute;  /* requests of one client address; 0: no limit */
+    bool rate_loopback;       /* loopback is limited too */
+    char *trusted_proxies;    /* networks, with commas; NULL: none */
+    int64_t auth_failures;    /* a minute, of one client address; 0: no limit */
+    int64_t slots_max;        /* sandboxes at once, 1..4000 */
+    int64_t max_lifetime;     /* s; no hard deadline may lie farther ahead; 1..86400 */
+    int64_t cpu_milli_max;    /* of one sandbox; thousandths of a core */
+    int64_t memory_mb_max;    /* of one sandbox; MiB */
+    int64_t disk_mb_max;      /* of one sandbox; MiB */
+    int64_t pids_max;         /* of one sandbox */
+    char *isolation;          /* "namespaces,gvisor": the levels offered (isolation/isolation.h); the first is "auto" */
+    char *microvm_kernel;     /* of the guests of isolation microvm: a vmlinuz-VERSION; NULL: none */
+    char *microvm_vmm;        /* their monitor: qemu (isolation/microvm/vmm.h) */
+    char *storage;            /* where sandboxes write: auto, btrfs, tmpfs, folder (storage/storage.h) */
+    int64_t pool_mb_max;      /* MiB the btrfs pool may grow to; 0: half of what is free when it is made */
+    int64_t warm;             /* sandboxes kept ready for each template; 0 none */
+    int64_t warm_max;         /* ... over all */
+    int64_t warm_memory_mb;   /* MiB; ... counted as WARM_MEMORY_KIB each */
+    char *root_user;          /* "never" or "allowed": whether commands may run as the root of their user namespace */
     char *volume_hosts;    /* "FOLDER[:ro],...": host folders that may be mounted, they or what lies below; NULL none */
     int64_t volume_mb;     /* MiB; the quota of a named volume that asks for none */
     int64_t snapshots_max; /* snapshots of this node at once */
@@ -47,10 +47,10 @@ struct settings {
     int64_t output_mb;      /* MiB of output kept for one sandbox that asks for nothing else */
     char *cgroup;           /* NULL: the own one */
     char *missing_limits;   /* "allow": an ordinary user's node goes without limits not delegated to it; "refuse" */
-    char *egress_max;      /* the most a sandbox may be given: none, allow or public */
-    char *egress_net;      /* "100.126.0.0/20": where sandboxes that may go out have their addresses */
-    int64_t egress_uid;    /* host uid and gid of parley-egress */
-    char *dns_servers;     /* "IP[:PORT],...": whom names are asked at; NULL: those of /etc/resolv.conf */
+    char *egress_max;       /* the most a sandbox may be given: none, allow or public */
+    char *egress_net;       /* "100.126.0.0/20": where sandboxes that may go out have their addresses */
+    int64_t egress_uid;     /* host uid and gid of parley-egress */
+    char *dns_servers;      /* "IP[:PORT],...": whom names are asked at; NULL: those of /etc/resolv.conf */
     char *front_user;       /* host user the front becomes */
     int64_t front_uid;      /* its uid and gid when no such user exists */
     char *init;             /* path of parley-init; NULL: beside this program */

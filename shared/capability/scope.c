@@ -14,6 +14,7 @@ static const struct {
     [SCOPE_SHELL] = {"shell", RESOURCE_NONE},     [SCOPE_SHELL_RO] = {"shell:ro", RESOURCE_NONE},
     [SCOPE_PROCESS] = {"process", RESOURCE_NONE}, [SCOPE_CODE] = {"code", RESOURCE_NONE},
     [SCOPE_PORT] = {"port", RESOURCE_PORT},       [SCOPE_SNAPSHOT] = {"snapshot", RESOURCE_NONE},
+    [SCOPE_NETWORK] = {"network", RESOURCE_NONE},
 };
 #define VERB_COUNT (sizeof VERBS / sizeof *VERBS)
 
@@ -301,6 +302,17 @@ void scope_intersect(struct scope_set *to, const struct scope_set *asked, const 
             granted.atoms[granted.count++] = asked->atoms[i];
     }
     scope_copy(to, &granted);
+}
+
+void scope_by_default(struct scope_set *to, const struct scope_set *allowed)
+{
+    struct scope_set given; /* apart: `to` may be the other */
+    given.count = 0;
+    for (size_t i = 0; i < allowed->count; i++) {
+        if (allowed->atoms[i].verb != SCOPE_NETWORK)
+            given.atoms[given.count++] = allowed->atoms[i];
+    }
+    scope_copy(to, &given);
 }
 
 bool scope_allows(const struct scope_set *set, const char *needed)

@@ -20,7 +20,8 @@ enum scope_verb {
     SCOPE_PROCESS,
     SCOPE_CODE,
     SCOPE_PORT,
-    SCOPE_SNAPSHOT
+    SCOPE_SNAPSHOT,
+    SCOPE_NETWORK
 };
 
 struct scope_atom {
@@ -60,6 +61,10 @@ void scope_meet(struct scope_set *to, const struct scope_set *a, const struct sc
 
 /** The atoms of `asked` that `allowed` covers. */
 void scope_intersect(struct scope_set *to, const struct scope_set *asked, const struct scope_set *allowed);
+
+/** What a grant for which nothing was asked has of `allowed`: all but SCOPE_NETWORK. Who may widen what a sandbox
+ * reaches is not who uses it, unless somebody said so. */
+void scope_by_default(struct scope_set *to, const struct scope_set *allowed);
 
 /** Whether the set allows `needed` ("process"; "fs:ro" is met by a set with only fs:ro@/dir too: the verb then checks
  *  the path itself with scope_atom_covers; a `needed` with a resource must be covered). "" is always allowed. A

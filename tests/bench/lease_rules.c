@@ -320,7 +320,7 @@ static void start(const char *folder, const struct key *master)
                                                         .call = node_call,
                                                         .incarnation = node_incarnation,
                                                         .key_epoch = node_key_epoch},
-                                              .limits = {900, 3600, 3600, 28800, 86400, {.cpu_milli = 1000, .memory_mb = 512, .disk_mb = 1024, .pids = 256}},
+                                              .limits = {900, 3600, 3600, 28800, 86400, 604800, 86400, {.cpu_milli = 1000, .memory_mb = 512, .disk_mb = 1024, .pids = 256}},
                                               .wall_ms = clock_wall_ms});
     if (!leasing_start(bench.leasing, &err))
         give_up(err.message);

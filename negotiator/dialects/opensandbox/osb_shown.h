@@ -3,11 +3,6 @@
 
 #include "negotiator/leasing/leasing.h"
 
-#ifndef LIFE_ENDLESS_S /* until the rules know lives without end */
-#define LIFE_ENDLESS_S      0
-#define life_is_endless(at) false
-#endif
-
 /** Whether they see it at all: what is ending is gone for them. */
 bool osb_is_shown(const struct sandbox *sandbox) MUST_USE;
 

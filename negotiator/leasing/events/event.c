@@ -22,6 +22,7 @@ static const struct naming DONE[] = {
     {"sandbox.finished", "sandbox.created"},
     {"sandbox.pause", "sandbox.paused"},
     {"sandbox.resume", "sandbox.resumed"},
+    {"sandbox.renew", "sandbox.renewed"},
     {"sandbox.update", "sandbox.updated"},
     {"snapshot.create", "snapshot.created"},
     {"snapshot.delete", "snapshot.deleted"},

@@ -27,6 +27,8 @@ static bool note_key(void *cookie, const char *key, const struct kv_value *value
 static json_t *when(int64_t wall_ms)
 {
     char text[CLOCK_TEXT_BYTES];
+    if (life_is_endless(wall_ms))
+        return json_null();
     clock_format(text, wall_ms);
     return json_string(text);
 }

@@ -64,7 +64,7 @@ static bool count_one(void *cookie, const char *row UNUSED, const struct kv_valu
 
 static void mark_principal(struct work *work, const struct api_key *key, struct mark *mark)
 {
-    *mark = (struct mark){.kind = MARK_PRINCIPAL, .until = work->now / 1000 + WANTED_DAY_S};
+    *mark = (struct mark){.kind = MARK_PRINCIPAL, .until = marks_longest(work->leasing, NULL, work->now)};
     memcpy(mark->value, key->principal, sizeof key->principal);
     mark->before = marks_before(work->leasing, mark, work->now);
     marks_add(work, mark);

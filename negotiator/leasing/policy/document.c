@@ -73,9 +73,9 @@ static bool is_ttl(const json_t *value)
     return is_amount(value, 60, 3600);
 }
 
-static bool is_day(const json_t *value)
+static bool is_life(const json_t *value)
 {
-    return is_amount(value, 1, WANTED_DAY_S);
+    return json_is_null(value) || is_amount(value, 1, LIFE_NUMBER_MAX_S);
 }
 
 static bool is_isolation(const json_t *each)
@@ -140,6 +140,7 @@ static const struct field QUOTA[] = {
     {"disk_mb", is_limit, AMOUNT_MUST, NULL, 0},
     {"creates_per_minute", is_rate, "a whole number from 0 to 6000, or null: not limited", NULL, 0},
 };
+#define LIFE_MUST "1 to 3153600000 (s), or null: not limited"
 #define RULES                                                                                                          \
     {"scopes", is_scopes, "a list of at most 16 scopes such as \"fs:rw\" and \"process\"", NULL, 0},                   \
         {"ttl_max", is_ttl, "60 to 3600 (s)", NULL, 0},                                                                \
@@ -149,8 +150,8 @@ static const struct field QUOTA[] = {
         {"egress", is_egress, "\"none\", \"allow\" or \"public\"", NULL, 0},                                           \
         {"egress_hosts", is_hosts, "a list of what `network.allow` may hold, such as \"*.pypi.org\"", NULL, 0},        \
         {"volumes", NULL, "an object of host, named and max_mb", VOLUMES, COUNT(VOLUMES)},                             \
-        {"root", is_switch, "true or false", NULL, 0}, {"lifetime_max", is_day, "1 to 86400 (s)", NULL, 0},            \
-        {"idle_max", is_day, "1 to 86400 (s)", NULL, 0},                                                               \
+        {"root", is_switch, "true or false", NULL, 0}, {"lifetime_max", is_life, LIFE_MUST, NULL, 0},                  \
+        {"idle_max", is_life, LIFE_MUST, NULL, 0}, {"long", is_switch, "true or false", NULL, 0},                      \
     {                                                                                                                  \
         "quota", NULL, "an object of sandboxes, cpu_milli, memory_mb, disk_mb and creates_per_minute", QUOTA,          \
             COUNT(QUOTA)                                                                                               \
@@ -297,13 +298,14 @@ static json_t *rules_of(const struct leasing_options *options, enum role role)
     const struct leasing_policy *policy = &options->policy;
     const char *templates = role == ROLE_ADMIN ? policy->templates_admin : policy->templates_user;
     const char *egress = role == ROLE_ADMIN || !policy->egress_user ? "public" : policy->egress_user;
+    const int64_t longest = options->limits.max_lifetime_max_s;
     const char *roots = policy->root_roles ? policy->root_roles : "admin";
     return json_pack(
-        "{s:[s,s,s,s,s,s], s:I, s:o, s:[s], s:s, s:{s:b, s:b, s:n}, s:b, s:I, s:i, s:{s:n, s:n, s:n, s:n, s:n}}",
-        "scopes", "fs:rw", "shell", "process", "code", "port", "snapshot", "ttl_max",
+        "{s:[s,s,s,s,s,s,s], s:I, s:o, s:[s], s:s, s:{s:b, s:b, s:n}, s:b, s:o, s:n, s:b, s:{s:n, s:n, s:n, s:n, s:n}}",
+        "scopes", "fs:rw", "shell", "process", "code", "port", "snapshot", "network", "ttl_max",
         (json_int_t)options->limits.ttl_max_s, "templates", words(templates ? templates : "*"), "isolation", "*",
         "egress", egress, "volumes", "host", 1, "named", 1, "max_mb", "root", has_word(roots, role_name(role)),
-        "lifetime_max", (json_int_t)options->limits.max_lifetime_max_s, "idle_max", WANTED_DAY_S, "quota", "sandboxes",
+        "lifetime_max", longest ? json_integer(longest) : json_null(), "idle_max", "long", 1, "quota", "sandboxes",
         "cpu_milli", "memory_mb", "disk_mb", "creates_per_minute");
 }
 

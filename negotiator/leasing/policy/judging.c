@@ -60,7 +60,7 @@ static void judge_amount(struct policy_finding *finding, int64_t asked, const js
 {
     if (asked == 0)
         return;
-    finding->asked = json_integer(asked);
+    finding->asked = asked >= LIFE_ENDLESS_S ? json_string("no end") : json_integer(asked);
     finding->verdict = limit && asked > json_integer_value(limit) ? more : POLICY_YES;
 }
 
@@ -198,6 +198,12 @@ static void judge_idle(const struct policy_wish *wish, const json_t *limit, stru
     judge_amount(finding, wish->idle_s, limit, POLICY_NO);
 }
 
+static void judge_long(const struct policy_wish *wish, const json_t *limit, struct policy_finding *finding)
+{
+    if (wish->is_long)
+        say(finding, json_is_true(limit), json_true());
+}
+
 /* Nobody asks for it: it is what his sandboxes have. */
 static void judge_root(const struct policy_wish *wish UNUSED, const json_t *limit, struct policy_finding *finding)
 {
@@ -223,6 +229,7 @@ static const struct rule {
     {"root", "root", NULL, "run commands as root", judge_root},
     {"lifetime_max", "lifetime_max", NULL, "ask for max_lifetime", judge_lifetime},
     {"idle_max", "idle_max", NULL, "ask for idle_timeout", judge_idle},
+    {"long", "long", NULL, "have a token that needs no refresh:", judge_long},
 };
 enum { RULE_COUNT = sizeof RULES / sizeof *RULES };
 
@@ -236,7 +243,8 @@ struct policy_wish policy_wish(const struct wanted *wanted)
                                 .volumes = wanted->volumes,
                                 .ttl_s = wanted->ttl_s,
                                 .lifetime_s = wanted->max_lifetime_s,
-                                .idle_s = wanted->idle_timeout_s};
+                                .idle_s = wanted->idle_timeout_s,
+                                .is_long = wanted->is_long};
 }
 
 static void judge(const struct policies *policies, const struct policy_subject *who, const struct rule *rule,

@@ -117,7 +117,8 @@ static bool is_over_settings(const struct policies *policies, const char *rule, 
     if (strcmp(rule, "ttl_max") != 0 && strcmp(rule, "lifetime_max") != 0)
         return false;
     const json_t *user = json_object_get(json_object_get(policies->settings, "roles"), "user");
-    return json_integer_value(value) > json_integer_value(json_object_get(user, rule));
+    const json_t *most = json_object_get(user, rule);
+    return json_is_integer(most) && (json_is_null(value) || json_integer_value(value) > json_integer_value(most));
 }
 
 json_t *policy_find(const struct policies *policies, const struct policy_subject *who, const char *rule,

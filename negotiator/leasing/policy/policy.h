@@ -28,7 +28,8 @@ struct policy_subject policy_subject(const struct caller *caller, const char *ac
 void policy_scopes(const struct leasing *leasing, const struct policy_subject *who, struct scope_set *allowed);
 /** The longest such a token may be valid, in s. */
 int64_t policy_ttl_max(const struct leasing *leasing, const struct policy_subject *who) MUST_USE;
-/** `asked` (0: `fallback`) cut to what he may have: what was not said is never too much. In s. */
+/** `asked` (0: `fallback`) cut to what he may have: what was not said is never too much. In s; LIFE_ENDLESS_S: no end.
+ */
 int64_t policy_lifetime(const struct leasing *leasing, const struct policy_subject *who, int64_t asked,
                         int64_t fallback) MUST_USE;
 int64_t policy_idle_timeout(const struct leasing *leasing, const struct policy_subject *who, int64_t asked,
@@ -44,8 +45,9 @@ int64_t policy_volume_mb(const struct leasing *leasing, const struct policy_subj
 struct policy_wish {
     const struct scope_set *scopes;
     const char *template_name, *isolation;
-    const json_t *network, *volumes; /* as a row has them */
-    int64_t ttl_s, lifetime_s, idle_s;
+    const json_t *network, *volumes;   /* as a row has them */
+    int64_t ttl_s, lifetime_s, idle_s; /* LIFE_ENDLESS_S: no end, never idle */
+    bool is_long;
 };
 /** Of a negotiation, as far as it asks for a sandbox; its scopes too. */
 struct policy_wish policy_wish(const struct wanted *wanted) MUST_USE;

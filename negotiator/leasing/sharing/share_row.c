@@ -9,7 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEEP_S = 120, REFRESHABLE_S = 60 /* past its exp a token can still be refreshed */ };
+enum {
+    KEEP_S = 120,
+    SHIPPED_S = 2 * WANTED_DAY_S /* its node may tell of its use that late */,
+    REFRESHABLE_S = 60 /* past its exp a token can still be refreshed */
+};
 
 struct store_row share_key(const char *owner, const char *thread_id, const char *id)
 {
@@ -27,17 +31,16 @@ static struct store_row where_key(const char *sub, const char *sandbox_id, const
     return row;
 }
 
-void share_put(struct work *work, const struct family *family, const struct sandbox *sandbox)
+void share_put(struct work *work, const struct family *family)
 {
     char made[32];
-    int64_t longest_s = work->leasing->options.limits.max_lifetime_max_s + WANTED_DAY_S;
     struct store_row row = share_key(family->owner, family->thread_id, family->id),
                      where = where_key(family->principal, family->sandbox_id, family->id);
     snprintf(made, sizeof made, "%" PRId64, work->now);
     kv_change_put(work->change, row.text, made, strlen(made));
     kv_change_put(work->change, where.text, family->sandbox_id, strlen(family->sandbox_id));
     store_forget_at(work, (family->share_until + KEEP_S) * 1000, row.text);
-    store_forget_at(work, sandbox->created_at + longest_s * 1000, where.text);
+    store_forget_at(work, (family->share_until + SHIPPED_S) * 1000, where.text);
 }
 
 void share_delete(struct work *work, const struct family *family)

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+static const int64_t SHARE_ENDLESS_MS = (int64_t)366 * WANTED_DAY_S * 1000; /* of a lease without end */
+
 static void forget_answer(struct negotiation *n)
 {
     n->refusal = (struct error){0};
@@ -57,7 +59,9 @@ static bool is_unfrozen(struct work *work, struct negotiation *n)
 
 static bool set_until(const struct work *work, struct negotiation *n)
 {
-    int64_t end = n->lease.max_expires_at / 1000, asked = n->share.until_ms / 1000;
+    int64_t asked = n->share.until_ms / 1000;
+    int64_t longest = work->now + SHARE_ENDLESS_MS; /* its rows are forgotten at its end alone */
+    int64_t end = (n->lease.max_expires_at < longest ? n->lease.max_expires_at : longest) / 1000;
     if (n->share.until_ms && n->share.until_ms <= work->now)
         return error_set(&n->refusal, ERROR_INVALID, "until must be in the future");
     if (n->caller.principal.expires_at && n->caller.principal.expires_at / 1000 < end)
@@ -138,7 +142,7 @@ static bool give(struct work *work, const struct negotiation *n)
     if (!fits)
         return error_set(work->err, ERROR_INTERNAL, "a share's row does not fit");
     family_issue(work, &n->claims, &family);
-    share_put(work, &family, &n->sandbox);
+    share_put(work, &family);
     struct capability_claims longest; /* it hangs on the sharer's key however often the other one renews it */
     capability_claims_copy(&longest, &n->claims);
     longest.expires_at = n->share_until;

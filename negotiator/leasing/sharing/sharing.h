@@ -42,7 +42,7 @@ bool sharing_follow(struct work *work, const struct mark *mark, struct mark **ma
 /* share_row.c */
 
 /** Adds the two rows of a new share to the change. */
-void share_put(struct work *work, const struct family *family, const struct sandbox *sandbox);
+void share_put(struct work *work, const struct family *family);
 
 /** One that was found: its family, and when it was made. */
 struct share_found {

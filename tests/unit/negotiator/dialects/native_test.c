@@ -131,7 +131,7 @@ static void bad_input_is_named(void)
         {"{\"actor\":{\"type\":\"human\",\"name\":\"x\"}}", "actor"},
         {"{\"actor\":{\"type\":\"human\",\"id\":\"a b\"}}", "actor.id"},
         {"{\"metadata\":{\"a\":1}}", "metadata"},
-        {"{\"idle_timeout\":1000000000}", "idle_timeout"},
+        {"{\"idle_timeout\":10000000000}", "idle_timeout"},
         {"{\"wait\":301}", "wait"},
         {"{\"env\":{\"1A\":\"x\"}}", "env"},
         {"{\"network\":{\"egress\":\"all\"}}", "network.egress must be"},

@@ -274,7 +274,7 @@ static void bounds_are_checked(struct world *world)
     } WRONG[] = {
         {{.ttl_s = 59}, "ttl"},
         {{.ttl_s = 3601}, "ttl"},
-        {{.idle_timeout_s = 86401}, "idle_timeout"},
+        {{.idle_timeout_s = LIFE_NUMBER_MAX_S + 1}, "idle_timeout"},
         {{.max_lifetime_s = 86401}, "max_lifetime"},
         {{.resources = {.cpu_milli = 49}}, "resources.cpu"},
         {{.resources = {.memory_mb = 15}}, "memory_mb"},

@@ -369,7 +369,7 @@ static void test_marks_without_end(struct world *world)
     CHECK_KIND(revoke_kind(world, (struct revoke){ADA, .value = "tok_any"}), ERROR_NONE);
 }
 
-/* A thread that joins a sandbox and lets go leaves a mark that lives as long as its lease could have. */
+/* A thread that joins a sandbox and lets go leaves a mark that lives as long as its tokens: long ones are dear. */
 static void test_releases_without_end(struct world *world)
 {
     enum { ENOUGH = 1000 };
@@ -378,13 +378,18 @@ static void test_releases_without_end(struct world *world)
     struct asked second = {.thread = "t2"};
     memcpy(second.wanted.hint, token.claims.sandbox_id, RANDOM_ID_BYTES);
     enum error_kind answer = ERROR_NONE;
+    for (int i = 0; i < 100; i++) {
+        get_token(world, second, &token);
+        CHECK_KIND(question_kind(world, QUESTION_RELEASE, "ada", ROLE_USER, "t2"), ERROR_NONE);
+    }
+    second.wanted.is_long = true;
     int done = 0;
     for (; done < ENOUGH && answer == ERROR_NONE; done++) {
         get_token(world, second, &token);
         answer = question_kind(world, QUESTION_RELEASE, "ada", ROLE_USER, "t2");
     }
     CHECK_KIND(answer, ERROR_RATE_LIMITED);
-    CHECK(done > 100);
+    CHECK(done > 10);
     CHECK(!is_refused(world, &token.claims, world_now)); /* a no ends nothing */
     later(world, 600000);
     CHECK_KIND(question_kind(world, QUESTION_RELEASE, "ada", ROLE_USER, "t2"), ERROR_NONE);
@@ -415,7 +420,7 @@ static void test_unknown_ids(struct world *world)
     set_scene(world, &scene);
     AUTO(revoking) *unknown = revoke_it(world, (struct revoke){ADA, .value = "tok_unknown"});
     AUTO(revoking) *bobs = revoke_it(world, (struct revoke){ADA, .value = scene.b1.claims.jti});
-    CHECK(unknown->list->usable_until == world_now / 1000 + 3600);
+    CHECK(unknown->list->usable_until > world_now / 1000 + 3600); /* it may be a long one */
     CHECK(unknown->list->usable_until == bobs->list->usable_until);
     CHECK_TEXT(bobs->list->mark.principal, "ada");
     CHECK_KIND(revoke_kind(world, (struct revoke){ROOT, .value = "tok_unknown"}), ERROR_NONE);
@@ -664,8 +669,8 @@ static void test_lists(struct world *world)
     CHECK_KIND(forbidden->refusal.kind, ERROR_FORBIDDEN);
     AUTO(revoking) *lost = look(world, REVOKING_LIST, "bob", ROLE_USER, "rev_00000000000000000000", 0, false);
     CHECK_KIND(lost->refusal.kind, ERROR_INVALID);
-    /* 24 h after the last token that could be meant they are forgotten. */
-    later(world, (int64_t)2 * 86400 * 1000 + 120000);
+    /* 24 h after the last token that could be meant, a long one, they are forgotten. */
+    later(world, (int64_t)8 * 86400 * 1000 + 120000);
     settle(world);
     AUTO(revoking) *gone = look(world, REVOKING_LIST, "root", ROLE_ADMIN, "", 200, true);
     CHECK(gone->count == 0);
