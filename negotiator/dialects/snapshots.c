@@ -38,6 +38,16 @@ static void print_list(struct http_request *request, const struct keeping *k)
                     json_pack("{s:o, s:s*}", "snapshots", list, "next_cursor", k->next[0] ? k->next : NULL));
 }
 
+static void print_page(struct http_request *request, const struct keeping *k)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < k->count; i++)
+        json_array_append_new(list, shown_snapshot(&k->list[i]));
+    http_reply_json(request, 200,
+                    json_pack("{s:o, s:I, s:I, s:b}", "snapshots", list, "offset", (json_int_t)k->offset, "total",
+                              (json_int_t)k->total, "truncated", (int)k->is_cut));
+}
+
 static void print_taken(struct http_request *request, const struct keeping *k)
 {
     http_reply_json(request, 201,
@@ -49,6 +59,8 @@ static void print(struct http_request *request, const struct keeping *k)
 {
     if (k->verb == KEEPING_LIST)
         print_list(request, k);
+    else if (k->verb == KEEPING_PAGE)
+        print_page(request, k);
     else if (k->verb == KEEPING_TAKE)
         print_taken(request, k);
     else if (k->verb == KEEPING_DROP)
@@ -165,7 +177,8 @@ static bool read_list(const struct http_request *request, struct keeping *k, str
 {
     const char *name = http_request_query(request, "name"), *sandbox = http_request_query(request, "sandbox");
     const char *cursor = http_request_query(request, "cursor"), *limit = http_request_query(request, "limit");
-    uint64_t number = KEEPING_LIST_MAX;
+    const char *offset = http_request_query(request, "offset");
+    uint64_t number = KEEPING_LIST_MAX, from = 0;
     if (!plane_caller(request, &k->caller, err) || (name && !read_name(k, name, err)))
         return false;
     if (sandbox && (!random_is_id(sandbox, "sbx") || !text_copy(k->sandbox_id, sizeof k->sandbox_id, sandbox)))
@@ -174,6 +187,9 @@ static bool read_list(const struct http_request *request, struct keeping *k, str
         return error_set(err, ERROR_INVALID, "cursor must be the next_cursor of an earlier answer");
     if (limit && (!text_parse_u64(limit, strlen(limit), KEEPING_LIST_MAX, &number) || number == 0))
         return error_set(err, ERROR_INVALID, "limit must be 1 to %d", KEEPING_LIST_MAX);
+    if (offset && (cursor || !text_parse_u64(offset, strlen(offset), KEEPING_PAGE_MAX, &from)))
+        return error_set(err, ERROR_INVALID, "offset must be 0 to %d, and goes without cursor", KEEPING_PAGE_MAX);
+    k->offset = (size_t)from;
     k->limit = (size_t)number;
     return true;
 }
@@ -181,7 +197,7 @@ static bool read_list(const struct http_request *request, struct keeping *k, str
 static void list(struct http_request *request)
 {
     struct error err = {0};
-    struct keeping *k = new_question(KEEPING_LIST);
+    struct keeping *k = new_question(http_request_query(request, "offset") ? KEEPING_PAGE : KEEPING_LIST);
     bool read = read_list(request, k, &err);
     ask(request, k, read, &err);
 }

@@ -20,6 +20,7 @@ void keeping_free(struct keeping *keeping)
         explicit_bzero(keeping->token, strlen(keeping->token));
     free(keeping->token);
     free(keeping->list);
+    keeping_paging_free(keeping->paging);
     free(keeping);
 }
 
@@ -181,6 +182,9 @@ void leasing_keep(struct leasing *leasing, struct keeping *keeping)
         break;
     case KEEPING_DROP:
         dropping_submit(keeping);
+        break;
+    case KEEPING_PAGE:
+        keeping_page_submit(keeping);
         break;
     case KEEPING_FIND:
     case KEEPING_LIST:

@@ -6,15 +6,17 @@
 #include "negotiator/leasing/leasing.h"
 
 #define KEEPING_LIST_MAX       200
-#define KEEPING_AT_ONCE        2  /* that one node makes at a time: a copy takes its disk, and a worker here */
-#define KEEPING_WAITERS_MAX    64 /* for their turn at one node */
-#define KEEPING_WAITERS_OF_ONE 16 /* likewise, of one principal's sandboxes */
+#define KEEPING_PAGE_MAX       10000 /* snapshots that a PAGE sorts; of more, any so many, and is_cut */
+#define KEEPING_AT_ONCE        2     /* that one node makes at a time: a copy takes its disk, and a worker here */
+#define KEEPING_WAITERS_MAX    64    /* for their turn at one node */
+#define KEEPING_WAITERS_OF_ONE 16    /* likewise, of one principal's sandboxes */
 
 enum keeping_verb {
     KEEPING_TAKE, /* of a living sandbox */
     KEEPING_FIND,
     KEEPING_LIST,
-    KEEPING_DROP /* durable: a node that is away is told when it is back */
+    KEEPING_PAGE, /* the owner's, newest first, by offset; with a total */
+    KEEPING_DROP  /* durable: a node that is away is told when it is back */
 };
 
 /** The question above, the answer below. */
@@ -22,23 +24,28 @@ struct keeping {
     enum keeping_verb verb;
     struct caller caller;
     char *token;                      /* owned. TAKE: the capability that asks, in place of an API key; NULL none */
-    char sandbox_id[RANDOM_ID_BYTES]; /* TAKE; LIST: only those of it, or "" */
+    char sandbox_id[RANDOM_ID_BYTES]; /* TAKE; LIST, PAGE: only those of it, or "" */
     char snapshot_id[RANDOM_ID_BYTES];
-    char name[SANDBOX_NAME_BYTES];                           /* TAKE: "" one is picked; LIST: only that one, or "" */
-    char cursor[RANDOM_ID_BYTES];                            /* LIST: where to go on, or "" */
-    size_t limit;                                            /* LIST: 1..KEEPING_LIST_MAX; 0: that */
+    char name[SANDBOX_NAME_BYTES]; /* TAKE: "" one is picked; LIST, PAGE: only that one, or "" */
+    char cursor[RANDOM_ID_BYTES];  /* LIST: where to go on, or "" */
+    size_t limit;                  /* LIST, PAGE: 1..KEEPING_LIST_MAX; 0: that */
+    unsigned states;               /* PAGE: as bits; 0: any */
+    size_t offset;                 /* PAGE: how many of the newest are left out */
     void (*answered)(void *cookie, struct keeping *keeping); /* on the ledger thread; the callee's from then on */
     void *cookie;
 
     struct error refusal; /* ERROR_NONE: done */
     struct snapshot snapshot;
     int64_t running;       /* TAKE: commands that ran and are not part of it */
-    struct snapshot *list; /* LIST: owned */
+    struct snapshot *list; /* LIST, PAGE: owned */
     size_t count;
+    size_t total;               /* PAGE: how many there are */
+    bool is_cut;                /* PAGE: more than KEEPING_PAGE_MAX */
     char next[RANDOM_ID_BYTES]; /* cursor of the next page; "" the end */
 
-    struct leasing *leasing; /* private, as all below */
-    struct keeping *later;   /* in the list of those that are under way */
+    struct leasing *leasing;       /* private, as all below */
+    struct keeping_paging *paging; /* owned; PAGE */
+    struct keeping *later;         /* in the list of those that are under way */
     bool is_called;
     struct error failure;                                                /* of the node */
     char template_name[SANDBOX_WORD_BYTES], storage[SANDBOX_WORD_BYTES]; /* as it said */

@@ -13,9 +13,13 @@ void keeping_answer(struct keeping *keeping);
 /** Whether that snapshot is being taken by this process. */
 bool taking_has(const struct leasing *leasing, const char *snapshot_id) MUST_USE;
 
-/** TAKE and DROP, from their rules to their answers. */
+/** TAKE, PAGE and DROP, from their rules to their answers. */
 void taking_submit(struct keeping *keeping);
+void keeping_page_submit(struct keeping *keeping);
 void dropping_submit(struct keeping *keeping);
+
+/** With all it owns; NULL is allowed. */
+void keeping_paging_free(struct keeping_paging *paging);
 
 /** Adds to the change that nobody sees it any more, and that its node is told, at once and until it says yes. */
 void dropping_begin(struct work *work, struct snapshot *snapshot);
