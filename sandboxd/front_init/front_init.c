@@ -98,9 +98,9 @@ static bool check_start(const struct fi_start *start, struct error *err)
     if (!check_id(start->id, err) || !check_program(start, err))
         return false;
     if (start->with_stdin > 1 || start->terminal > start->with_stdin || start->as_root > 1 ||
-        !is_zero(start->reserved, sizeof start->reserved))
+        start->merges + start->terminal > 1 || !is_zero(start->reserved, sizeof start->reserved))
         return error_set(err, ERROR_INVALID,
-                         "start: with_stdin, terminal with it, and as_root must be 0 or 1, reserved 0");
+                         "start: with_stdin, terminal with it, merges without it, and as_root must be 0 or 1, reserved 0");
     if (start->open_files != 0 &&
         (start->open_files < FRONT_INIT_FILES_MIN || start->open_files > FRONT_INIT_FILES_MAX))
         return error_set(err, ERROR_INVALID, "start: open_files must be 0 or %d..%d", FRONT_INIT_FILES_MIN,

@@ -97,7 +97,8 @@ struct fi_start {
     uint8_t with_program;   /* 1: it has a program */
     uint8_t zygote;         /* 0: it is executed. 1..FRONT_INIT_ZYGOTES: it is forked from this zygote, see
                                init/zygotes.h; with a program, without terminal, not as root */
-    uint8_t reserved[2];
+    uint8_t merges;         /* 1: what it writes to stderr goes to stdout, in the order of the writing; no terminal */
+    uint8_t reserved[1];
 };
 
 struct fi_signal {

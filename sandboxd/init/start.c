@@ -144,10 +144,11 @@ static bool open_streams(struct init *init, struct command *command, const struc
                          const struct child_plan *plan, struct error *err)
 {
     int limit = init->files_limit - SPARE_FDS;
+    unsigned with = (start->with_stdin ? STREAMS_STDIN : 0) | (start->merges ? STREAMS_MERGED : 0);
     const struct terminal_order terminal = {
         .columns = start->columns, .rows = start->rows, .uid = plan->uid, .gid = plan->gid};
     return start->terminal ? terminal_open(&command->streams, &terminal, limit, err)
-                           : streams_open(&command->streams, start->with_stdin == 1, limit, err);
+                           : streams_open(&command->streams, with, limit, err);
 }
 
 /* By a process of its own, or by an order to a zygote, which is only written down here. */

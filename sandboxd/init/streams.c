@@ -52,14 +52,22 @@ bool streams_check_limit(const struct streams *streams, int limit, struct error 
     return true;
 }
 
-bool streams_open(struct streams *streams, bool with_stdin, int limit, struct error *err)
+/* The pipe's one write end goes, so that the front finds its end. */
+static bool merge(struct streams *made, struct error *err)
+{
+    return dup3(made->stdout_end, made->stderr_end, O_CLOEXEC) >= 0 || streams_failed("merging the outputs", err);
+}
+
+bool streams_open(struct streams *streams, unsigned with, int limit, struct error *err)
 {
     struct streams made = STREAMS_NONE;
     bool good = open_pipe(&made.kept[FI_FD_STDOUT_PIPE], &made.stdout_end, 0, err) &&
                 open_pipe(&made.kept[FI_FD_STDERR_PIPE], &made.stderr_end, 0, err) &&
                 streams_open_memory(&made.kept[FI_FD_STDOUT_MEMORY], "stdout", false, err) &&
                 streams_open_memory(&made.kept[FI_FD_STDERR_MEMORY], "stderr", false, err);
-    if (good && with_stdin)
+    if (good && (with & STREAMS_MERGED))
+        good = merge(&made, err);
+    if (good && (with & STREAMS_STDIN))
         good = open_pipe(&made.kept[FI_FD_STDIN_PIPE], &made.stdin_end, 1, err) &&
                streams_open_memory(&made.kept[FI_FD_STDIN_MEMORY], "stdin", true, err);
     if (!good || !streams_check_limit(&made, limit, err)) {

@@ -17,9 +17,14 @@ struct streams {
         .kept = {-1, -1, -1, -1, -1, -1, -1}, .stdin_end = -1, .stdout_end = -1, .stderr_end = -1, .terminal_end = -1  \
     }
 
-/** All descriptors for a command; `limit`: none may be this or above (some stay free for the front). ERROR_NO_CAPACITY
+enum streams_with {
+    STREAMS_STDIN = 1, /* a pipe; else /dev/null */
+    STREAMS_MERGED = 2 /* the child's stderr is its stdout; that of ours has ended */
+};
+
+/** All descriptors for a command, `with` bits of enum streams_with; `limit`: none may be this or above (some stay free for the front). ERROR_NO_CAPACITY
  *  or ERROR_INTERNAL, nothing left open then. For a terminal see terminal.h. */
-bool streams_open(struct streams *streams, bool with_stdin, int limit, struct error *err) MUST_USE;
+bool streams_open(struct streams *streams, unsigned with, int limit, struct error *err) MUST_USE;
 void streams_close_child_ends(struct streams *streams);
 void streams_close(struct streams *streams);
 

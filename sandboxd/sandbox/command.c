@@ -166,6 +166,8 @@ void command_hash(const struct command *command, uint8_t hash[static COMMAND_HAS
         hash_text(&state, cells, sizeof cells);
     if (command->as_root)
         hash_text(&state, "root", 4);
+    if (command->merges)
+        hash_text(&state, "merges", 6);
     hash_program(&state, command);
     for (size_t i = 0; i < command->argument_count; i++)
         hash_text(&state, command->arguments[i], strlen(command->arguments[i]));
@@ -262,4 +264,17 @@ void command_title(const struct command *command, char *to, size_t size)
     }
     if (used >= size)
         to[text_utf8_prefix(to, size - 1)] = 0;
+}
+
+char *command_text(const struct command *command)
+{
+    struct text text = {0};
+    size_t first = command->is_line && command->argument_count > 2 ? 2 : 0;
+    for (size_t i = first; i < command->argument_count; i++) {
+        if (i > first)
+            text_append(&text, " ", 1);
+        text_append_string(&text, command->arguments[i]);
+    }
+    text_append(&text, "", 0);
+    return text.data;
 }

@@ -23,6 +23,7 @@ struct command {
     uint64_t timeout_ms;    /* 0: none */
     bool is_line;           /* its arguments are "/bin/bash", "-c", a line, and /bin/sh will do */
     bool as_root;           /* uid 0 of the sandbox; else its user */
+    bool merges;            /* its stderr is its stdout; without terminal */
     bool with_stdin;        /* a pipe; else /dev/null */
     bool terminal;          /* its streams are a new one; implies with_stdin and stdin_stays_open */
     unsigned columns, rows; /* of it, 1..FRONT_INIT_CELLS_MAX */
@@ -83,3 +84,5 @@ const char *command_default_variable(const char *name, uint32_t uid) MUST_USE;
 
 /** The command line as one text, cut to fit. */
 void command_title(const struct command *command, char *to, size_t size);
+/** The same whole; of a line (is_line) the line alone. The caller frees. */
+char *command_text(const struct command *command) MUST_USE;

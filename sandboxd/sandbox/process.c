@@ -59,6 +59,25 @@ void process_show(const struct process *process, struct process_view *view)
         }
 }
 
+void process_keep_line(struct process *process, const struct command *command)
+{
+    char *line = command_text(command);
+    size_t size = strlen(line) + 1;
+    if (process->sandbox->line_bytes + size > SANDBOX_LINES_BYTES) {
+        free(line);
+        return;
+    }
+    process->sandbox->line_bytes += size;
+    process->line = line;
+}
+
+void process_drop_line(struct process *process)
+{
+    if (process->line)
+        process->sandbox->line_bytes -= strlen(process->line) + 1;
+    free(TAKE(process->line));
+}
+
 /* ---- followers ---- */
 
 static void drop_follower(struct process_follower **at)
@@ -168,7 +187,9 @@ void process_free(struct process *process)
     error_set(&gone, ERROR_CONFLICT, "command %s is over", process->view.id);
     process_input_close(process, &gone);
     free(process->origin);
+    process_drop_line(process);
     loop_timer_cancel(process->end_timer);
+    loop_timer_cancel(process->stop_timer);
     while (process->followers)
         drop_follower(&process->followers);
     for (int i = 0; i < OUTPUT_STREAMS; i++)
@@ -431,6 +452,7 @@ void process_exited(struct sandbox *sandbox, const struct fi_exited *exited)
         return;
     fill_end(process, exited);
     process->state = PROCESS_ENDED;
+    loop_timer_cancel(TAKE(process->stop_timer));
     sandbox->running_count--;
     process->view.ended = true;
     tell_over(process, &process->view.end, NULL);

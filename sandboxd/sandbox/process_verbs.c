@@ -3,10 +3,12 @@
 #include "sandboxd/sandbox/sandbox_internal.h"
 
 #include "sandboxd/sandbox/kernels/kernels.h"
+#include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/random.h"
 
+#include <signal.h>
 #include <sodium.h>
 #include <string.h>
 
@@ -120,6 +122,7 @@ static void fill_start(struct fi_start *start, const struct sandbox *sandbox, co
 {
     memcpy(start->id, id, strlen(id) + 1);
     start->with_stdin = command->with_stdin;
+    start->merges = command->merges;
     start->terminal = command->terminal;
     start->columns = command->terminal ? (uint16_t)command->columns : 0;
     start->rows = command->terminal ? (uint16_t)command->rows : 0;
@@ -169,6 +172,7 @@ static struct process *start(struct sandbox *sandbox, struct verb *verb, const u
         return NULL;
     struct process *process = process_new(sandbox, verb->process_id);
     command_title(command, process->view.title, sizeof process->view.title);
+    process_keep_line(process, command);
     process->named = command->id[0] != 0;
     process->view.terminal = command->terminal;
     process->view.columns = command->terminal ? command->columns : 0;
@@ -295,6 +299,39 @@ void process_verb_kill(struct sandbox *sandbox, struct verb *verb)
     send_and_finish(sandbox, verb, &message);
 }
 
+static void kill_stopped(void *cookie)
+{
+    struct process *process = cookie;
+    struct front_init_message message = {.type = FI_KILL};
+    struct error err = {0};
+    process->stop_timer = NULL;
+    memcpy(message.as.name.id, process->view.id, sizeof message.as.name.id);
+    if (!sandbox_send(process->sandbox, &message, -1, &err))
+        log_warn("sandbox", "a command was not killed at the end of its grace: %s sandbox=%s command=%s", err.message,
+                 process->sandbox->facts.id, process->view.id);
+}
+
+/* A second stop may shorten the grace. */
+void process_verb_stop(struct sandbox *sandbox, struct verb *verb)
+{
+    struct process *process = find_or_refuse(sandbox, verb);
+    if (!process)
+        return;
+    if (process->state == PROCESS_ENDED) {
+        refuse(verb, ERROR_CONFLICT, "command", "has ended");
+        return;
+    }
+    if (!sandbox_wake(sandbox, verb))
+        return;
+    struct front_init_message message = {.type = FI_SIGNAL};
+    memcpy(message.as.signal.id, verb->process_id, sizeof message.as.signal.id);
+    message.as.signal.number = SIGTERM;
+    uint64_t at = clock_boot_ns() + verb->grace_ms * UINT64_C(1000000);
+    loop_timer_cancel(process->stop_timer);
+    process->stop_timer = loop_timer_start(sandbox->loop, at, kill_stopped, process);
+    send_and_finish(sandbox, verb, &message);
+}
+
 /* All of an origin but its last line. */
 static void name_writer(const char *origin, uint8_t writer[static PROCESS_WRITER_BYTES])
 {
@@ -383,6 +420,7 @@ void process_verb_list(struct sandbox *sandbox, struct verb *verb)
         }
         verb->views = memory_array(1, sizeof *verb->views);
         verb->view_count = 1;
+        verb->line = process && process->line ? memory_string(process->line) : NULL;
         if (process)
             process_show(process, verb->views);
         else

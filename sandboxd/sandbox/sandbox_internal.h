@@ -31,6 +31,7 @@
 #define PROCESS_DESCRIPTORS    FI_FDS_MAX                  /* of a command, at most */
 #define PROCESS_INPUT_BYTES    (UINT64_C(4) << 20)         /* stdin that waits for a command */
 #define SANDBOX_INPUT_BYTES    (UINT64_C(16) << 20)        /* ... for all commands of a sandbox */
+#define SANDBOX_LINES_BYTES    (UINT64_C(4) << 20)         /* of whole command lines; of others the title alone is known */
 
 struct process;
 struct sandbox;
@@ -81,6 +82,8 @@ struct process {
     uint8_t hash[COMMAND_HASH_BYTES];
     bool hash_known;                                        /* false for a command of an earlier front */
     bool named;                                             /* the id came from a client */
+    char *line;                                             /* its whole command line; NULL: not kept */
+    struct loop_timer *stop_timer;                          /* KILL follows, of process_stop; NULL: it does not */
     char *origin;                                           /* of its exec, until its end is told to command_ended */
     uint8_t writers[PROCESS_WRITERS][PROCESS_WRITER_BYTES]; /* told to command_takes_input; the newest of: */
     unsigned writer_count;
@@ -148,6 +151,7 @@ struct sandbox {
     struct verb *measuring; /* waits for the launcher's word */
     struct loop_timer *measuring_timer;
     uint64_t input_bytes;      /* stdin that waits, of all its commands */
+    uint64_t line_bytes;       /* of the command lines that are kept */
     struct files_pool *files;  /* NULL until a file operation was asked for */
     struct ports *ports;       /* NULL until one was asked for */
     struct programs *programs; /* NULL until a command had one */
@@ -169,6 +173,7 @@ struct verb {
     struct command *command;
     struct follower *follower; /* held */
     int signal;
+    uint64_t grace_ms; /* of process_stop */
     uint8_t *data;
     size_t size;
     uint64_t offset; /* of data in stdin; PROCESS_OFFSET_NONE */
@@ -184,6 +189,7 @@ struct verb {
     struct error error;
     struct process_view *views;
     size_t view_count;
+    char *line; /* of process_list of one */
     struct sandbox_kept kept;
     struct sandbox_metrics metrics;
     uint64_t disk_bytes;
@@ -235,6 +241,9 @@ void process_forget(struct process *process);
 /** Forgets the older half of the ended commands whose end was told. */
 void process_forget_half(struct sandbox *sandbox);
 struct process *process_new(struct sandbox *sandbox, const char *id) MUST_USE;
+/** Keeps the whole command line, if the sandbox has room for it; gives it up. */
+void process_keep_line(struct process *process, const struct command *command);
+void process_drop_line(struct process *process);
 /** How many commands may run at once, and how much of the output of all is kept. */
 unsigned process_commands_max(const struct sandbox *sandbox) MUST_USE;
 uint64_t process_kept_max(const struct sandbox *sandbox) MUST_USE;
@@ -278,6 +287,7 @@ void process_verb_exec(struct sandbox *sandbox, struct verb *verb);
 void process_verb_follow(struct sandbox *sandbox, struct verb *verb);
 void process_verb_signal(struct sandbox *sandbox, struct verb *verb);
 void process_verb_kill(struct sandbox *sandbox, struct verb *verb);
+void process_verb_stop(struct sandbox *sandbox, struct verb *verb);
 void process_verb_input(struct sandbox *sandbox, struct verb *verb);
 void process_verb_resize(struct sandbox *sandbox, struct verb *verb);
 void process_verb_list(struct sandbox *sandbox, struct verb *verb);

@@ -159,6 +159,7 @@ static void verb_free(struct verb *verb)
     free(verb->data);
     free(verb->origin);
     free(verb->views);
+    free(verb->line);
     fd_drop(verb->fd);
     free(verb->kernel_views);
     kernel_ask_free(verb->kernel);
@@ -171,6 +172,7 @@ static void answer(void *cookie)
     if (verb->done) {
         struct verb_answer told = {.error = verb->error,
                                    .views = verb->views,
+                                   .line = verb->line,
                                    .count = verb->view_count,
                                    .kept = &verb->kept,
                                    .metrics = &verb->metrics,
@@ -275,6 +277,13 @@ void process_signal(struct sandboxes *all, const struct process_call *call, int 
 void process_kill(struct sandboxes *all, const struct process_call *call)
 {
     verb_send(process_verb(all, call, process_verb_kill));
+}
+
+void process_stop(struct sandboxes *all, const struct process_call *call, uint64_t grace_ms)
+{
+    struct verb *verb = process_verb(all, call, process_verb_stop);
+    verb->grace_ms = grace_ms < PROCESS_GRACE_MAX_MS ? grace_ms : PROCESS_GRACE_MAX_MS;
+    verb_send(verb);
 }
 
 void process_write(struct sandboxes *all, const struct process_call *call, const void *data, size_t size,

@@ -112,6 +112,7 @@ struct verb_answer {
     struct error error; /* ERROR_NONE: done */
     const struct process_view *views;
     size_t count;
+    const char *line;                      /* of process_list of one: the whole command line; NULL: not kept */
     const struct sandbox_kept *kept;       /* of sandboxes_snapshot */
     const struct sandbox_metrics *metrics; /* of sandboxes_metrics */
     uint64_t disk_bytes;                   /* for metrics.c alone */
@@ -206,6 +207,10 @@ struct process_call {
 void process_signal(struct sandboxes *all, const struct process_call *call, int number);
 /** Kills it and all it started, also what it left behind. NOT_FOUND. */
 void process_kill(struct sandboxes *all, const struct process_call *call);
+#define PROCESS_GRACE_MAX_MS 3600000
+/** TERM to its process group now; if it has not ended grace_ms (1..PROCESS_GRACE_MAX_MS) later, it is killed as above, as
+ *  long as this front lives. Answered at once. NOT_FOUND, CONFLICT when it has ended. */
+void process_stop(struct sandboxes *all, const struct process_call *call, uint64_t grace_ms);
 #define PROCESS_OFFSET_NONE UINT64_MAX
 
 /** Bytes (copied) for its stdin, accepted at once and kept across a restart of this front; answered when few wait to be
@@ -217,5 +222,5 @@ void process_write(struct sandboxes *all, const struct process_call *call, const
                    uint64_t offset, bool eof);
 /** Columns and rows (1..FRONT_INIT_CELLS_MAX) of a terminal. NOT_FOUND, CONFLICT when it is none or has ended. */
 void process_resize(struct sandboxes *all, const struct process_call *call, unsigned columns, unsigned rows);
-/** The views of one or all. */
+/** The views of one or all; of one also its line. */
 void process_list(struct sandboxes *all, const struct process_call *call);

@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-enum { USER_UID = 1000 };
 static const size_t LINE_MAX_BYTES = 131071, PATH_MAX_BYTES = 4095;
 static const double MS_MAX = 9007199254740991.0;
 
@@ -47,10 +46,14 @@ static bool read_flag(const json_t *body, const char *name, bool *flag, struct e
 static bool read_line(const json_t *body, struct command *command, struct error *err)
 {
     const char *line;
-    if (!execd_request_text(body, "command", LINE_MAX_BYTES, &line, err))
-        return false;
-    if (!line || !*line)
-        return error_set(err, ERROR_INVALID, "command: a shell command line, which must be there");
+    return execd_request_text(body, "command", LINE_MAX_BYTES, &line, err) &&
+           execd_request_set_line(command, line ? line : "", err);
+}
+
+bool execd_request_set_line(struct command *command, const char *line, struct error *err)
+{
+    if (!*line || strlen(line) > LINE_MAX_BYTES)
+        return error_set(err, ERROR_INVALID, "command: a shell command line, 1 to %zu bytes", LINE_MAX_BYTES);
     command->is_line = true;
     return command_add_argument(command, "/bin/bash", err) && command_add_argument(command, "-c", err) &&
            command_add_argument(command, line, err);
@@ -86,34 +89,38 @@ static bool read_variables(const json_t *body, struct command *command, struct e
 static bool read_id(const json_t *body, const char *name, json_int_t *id, struct error *err)
 {
     const json_t *value = find(body, name);
+    if (value && (!json_is_integer(value) || json_integer_value(value) < 0))
+        return error_set(err, ERROR_INVALID, "%s: a number", name);
     *id = value ? json_integer_value(value) : -1;
-    if (value && (!json_is_integer(value) || (*id != 0 && *id != USER_UID)))
-        return error_set(err, ERROR_INVALID, "%s: %d, the sandbox's user, or 0, root", name, USER_UID);
     return true;
 }
 
 /* Commands are the sandbox's own user's, or root's where it may have that. */
-static bool read_user(const json_t *body, struct command *command, struct error *err)
+static bool read_user(const json_t *body, uint32_t own_uid, struct command *command, struct error *err)
 {
     json_int_t uid, gid;
     if (!read_id(body, "uid", &uid, err) || !read_id(body, "gid", &gid, err))
         return false;
     if (gid >= 0 && uid < 0)
         return error_set(err, ERROR_INVALID, "gid: needs uid");
+    if (uid > 0 && uid != (json_int_t)own_uid)
+        return error_set(err, ERROR_INVALID, "uid: %u, the sandbox's user, or 0, root", own_uid);
     if (gid >= 0 && gid != uid)
-        return error_set(err, ERROR_INVALID, "gid: that of uid %d", (int)uid);
-    command->as_root = uid == 0;
+        return error_set(err, ERROR_INVALID, "gid: %d, as uid", (int)uid);
+    command->as_root = uid == 0 && own_uid != 0;
     return true;
 }
 
-bool execd_request_parse(struct execd_request *request, const json_t *body, struct error *err)
+bool execd_request_parse(struct execd_request *request, const json_t *body, uint32_t own_uid, struct error *err)
 {
     AUTO(command) *command = command_new();
     struct execd_request read = {0};
     if (!read_line(body, command, err) || !read_cwd(body, command, err) || !read_variables(body, command, err) ||
-        !read_user(body, command, err) || !execd_request_ms(body, "timeout", &command->timeout_ms, err) ||
+        !read_user(body, own_uid, command, err) ||
+        !execd_request_ms(body, "timeout", &command->timeout_ms, err) ||
         !read_flag(body, "background", &read.is_background, err))
         return false;
+    command->merges = read.is_background; /* one log */
     read.command = TAKE(command);
     *request = read;
     return true;

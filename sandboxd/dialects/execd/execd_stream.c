@@ -75,7 +75,9 @@ static void on_cut(struct http_request *request, void *cookie, const struct erro
     on_gone(cookie);
 }
 
-static const struct http_stream_events EVENTS = {.drained = on_drained, .gone = on_gone, .cut = on_cut};
+static const struct http_stream_events
+    EVENTS = {.drained = on_drained, .gone = on_gone, .cut = on_cut},
+    CUT_EVENTS = {.drained = on_drained, .gone = on_gone, .cut = on_cut, .cut_stalled = true};
 
 struct execd_stream *execd_stream_new(struct http_request *request, int64_t expires_s,
                                       const struct execd_stream_owner *owner, void *cookie)
@@ -93,10 +95,9 @@ void execd_stream_begin(struct execd_stream *stream, const char *id)
     if (!stream->request || stream->has_begun)
         return;
     stream->has_begun = true;
-    http_reply_header(stream->request, "Cache-Control", "no-cache");
-    http_reply_header(stream->request, "X-Accel-Buffering", "no");
     stream->inside++;
-    http_stream_start(stream->request, 200, "text/event-stream", &EVENTS, stream);
+    http_stream_start_json(stream->request, 200, HTTP_BLANK_LINE, stream->owner->cut_stalled ? &CUT_EVENTS : &EVENTS,
+                           stream);
     execd_event_text(&stream->text, "init", id, strlen(id));
     execd_event_ping(&stream->text);
     execd_stream_flush(stream);

@@ -19,6 +19,7 @@ struct execd_stream_owner {
     /* The stream is over by itself: the client has left, or its credential holds no more. The stream is still to be
      * closed. Perhaps inside of execd_stream_flush or execd_stream_begin. */
     void (*gone)(void *cookie);
+    bool cut_stalled; /* a client that takes nothing of what was sent for a minute is gone */
 };
 
 /** Takes charge of the request's answer; the caller owns it and calls end, fail or close, each of which frees it.

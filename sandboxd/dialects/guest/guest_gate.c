@@ -40,7 +40,8 @@ static const struct deed {
              {"PUT", S "/archive/{path...}", "archive.put"},
              {"POST", S "/upload/{path...}", "write"},
              {"GET", S "/ws", "socket"},
-             {"POST", EXECD_PREFIX "/command", "exec"}};
+             {"POST", EXECD_PREFIX "/command", "exec"},
+             {"DELETE", EXECD_PREFIX "/command", "kill"}};
 
 static const char *const FILE_DEEDS[] = {"move", "copy", "mkdir", "chmod", "edit"};
 

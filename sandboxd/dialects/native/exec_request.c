@@ -128,6 +128,12 @@ static bool parse_tty(struct parsing *parsing, const json_t *value, struct error
     return parse_switch(value, "tty", &parsing->command->terminal, err);
 }
 
+static bool parse_stderr(struct parsing *parsing, const json_t *value, struct error *err)
+{
+    parsing->command->merges = json_is_string(value) && strcmp(json_string_value(value), "stdout") == 0;
+    return parsing->command->merges || error_set(err, ERROR_INVALID, "stderr: \"stdout\", where it goes then too");
+}
+
 static bool parse_columns(struct parsing *parsing, const json_t *value, struct error *err)
 {
     return exec_request_cells(value, "cols", &parsing->command->columns, err);
@@ -215,6 +221,7 @@ static const struct field FIELDS[] = {
     {"bin", OF_FRAME, parse_binary},
     {"ack", OF_FRAME, parse_acks},
     {"user", OF_EXEC | OF_FRAME, parse_user},
+    {"stderr", OF_EXEC | OF_FRAME, parse_stderr},
 };
 
 static bool parse_field(struct parsing *parsing, const char *name, const json_t *value, struct error *err)
@@ -234,6 +241,7 @@ static bool finish_terminal(struct command *command, struct error *err)
         return error_set(err, ERROR_INVALID, "cols and rows are a terminal's: they need tty");
     if (!command->terminal)
         return true;
+    command->merges = false; /* it has one stream anyway */
     command->with_stdin = true;
     command->stdin_stays_open = true;
     command->columns = command->columns ? command->columns : COLUMNS_DEFAULT;

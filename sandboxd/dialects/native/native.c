@@ -139,8 +139,13 @@ static void answer_input(void *cookie, const struct verb_answer *answer)
 static void answer_one(void *cookie, const struct verb_answer *answer)
 {
     struct http_request *request = find_waiting(cookie, answer);
-    if (request && answer->count == 1)
-        http_reply_json(request, 200, events_process(&answer->views[0]));
+    if (!request || answer->count != 1)
+        return;
+    json_t *object = events_process(&answer->views[0]);
+    if (answer->line)
+        json_object_set_new(object, "command_line",
+                            json_stringn(answer->line, text_utf8_prefix(answer->line, strlen(answer->line))));
+    http_reply_json(request, 200, object);
 }
 
 static struct process_call call_of(struct http_request *request,
@@ -178,14 +183,23 @@ static void handle_one(struct http_request *request)
 
 static void handle_kill(struct http_request *request)
 {
+    static const char *const NAMES[] = {"grace", NULL};
     struct error err = {0};
+    uint64_t grace_s = 0;
     struct process_call call = call_of(request, answer_empty);
-    if (!takes_no_query(request))
-        return;
-    if (plane_audit(request, &err, "kill", "id=%s", call.process_id))
-        process_kill(plane_of(request)->sandboxes, &call);
-    else
+    if (!http_request_query_only(request, NAMES, &err) ||
+        !fields_query_number(request, "grace", 1, PROCESS_GRACE_MAX_MS / 1000, &grace_s, &err)) {
         http_reply_error(request, &err);
+        return;
+    }
+    bool is_told = grace_s ? plane_audit(request, &err, "kill", "id=%s grace=%u", call.process_id, (unsigned)grace_s)
+                           : plane_audit(request, &err, "kill", "id=%s", call.process_id);
+    if (!is_told)
+        http_reply_error(request, &err);
+    else if (grace_s)
+        process_stop(plane_of(request)->sandboxes, &call, grace_s * 1000);
+    else
+        process_kill(plane_of(request)->sandboxes, &call);
 }
 
 static bool parse_signal(const json_t *body, int *number, struct error *err)

@@ -91,7 +91,8 @@ static void test_fields(void)
         CHECK_REFUSED(named[i], memset(message.as.name.id, 'x', FRONT_INIT_ID_BYTES));
     }
     CHECK_REFUSED(FI_START, message.as.start.with_stdin = 2);
-    CHECK_REFUSED(FI_START, message.as.start.reserved[1] = 1);
+    CHECK_REFUSED(FI_START, message.as.start.reserved[0] = 1);
+    CHECK_REFUSED(FI_START, message.as.start.merges = 2);
     CHECK_REFUSED(FI_START, message.as.start.with_program = 2);
     CHECK_REFUSED(FI_START, message.as.start.with_program = 1); /* with 1 descriptor */
     CHECK_REFUSED(FI_DIAL, message.as.dial.port = 0);
