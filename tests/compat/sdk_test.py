@@ -55,10 +55,10 @@ class Runner:
             self.answers.put(json.loads(line))
         self.answers.put(None)
 
-    def run(self, name):
-        """What went wrong, None for nothing."""
+    def run(self, **what):
+        """What went wrong with the case `name`, or with that of the `plant`; None for nothing."""
         try:
-            self.process.stdin.write(json.dumps({"name": name}) + "\n")
+            self.process.stdin.write(json.dumps(what) + "\n")
             self.process.stdin.flush()
             answer = self.answers.get(timeout=CASE_SECONDS)
         except (OSError, ValueError, queue.Empty) as lost:
@@ -101,15 +101,19 @@ class Sdk:
         if cls.runner:
             cls.runner.close()
 
-    def case(self, title):
+    def ask(self, **what):
         kind = type(self)
         if kind.runner is None:
             kind.runner = Runner(self.version, self.environment)
-        failed = kind.runner.run(title)
+        failed = kind.runner.run(**what)
+        if kind.runner.process.poll() is not None:
+            kind.runner.close()
+            kind.runner = None
+        return failed
+
+    def case(self, title):
+        failed = self.ask(name=title)
         if failed:
-            if kind.runner.process.poll() is not None:
-                kind.runner.close()
-                kind.runner = None
             self.fail(failed)
 
 
@@ -122,6 +126,23 @@ def of_version(version):
     members = {"test_" + re.sub(r"\W+", "_", title): method(title) for title in cases}
     assert len(members) == len(cases), "two cases of one name"
     return needs_root(type("Sdk" + version.replace(".", "_"), (Sdk, unittest.TestCase), dict(members, version=version)))
+
+
+@needs_root
+class Planted(Sdk, unittest.TestCase):
+    """A reply with a fault in it fails the case that is about it; without, the case is a test above."""
+    version = VERSIONS[0]
+
+    def test_cases_fail_on_faults(self):
+        with open(os.path.join(CASES, "plants.mjs"), encoding="utf-8") as source:
+            text = source.read()
+        plants = re.findall(r"^  \"([^\"]+)\": \{\n    of: \"([^\"]+)\"", text, re.M)
+        self.assertEqual(len(plants), text.count("    of: "))
+        for plant, title in plants:
+            with self.subTest(plant=plant):
+                failed = self.ask(plant=plant)
+                self.assertIsNotNone(failed, f"{title!r} does not see it")
+                self.assertNotIn("did not come to its end", failed)
 
 
 @needs_root

@@ -1,11 +1,12 @@
 // Runs cases by name with one version of the SDK: node driver.mjs MODULES PACKAGE, where MODULES is a folder node_modules.
-// Takes a line of JSON for each on stdin, {"name"}, and answers a line {"name", "failed": text|null}. What it needs to know
+// Takes a line of JSON for each on stdin, {"name"} or {"plant"}, and answers a line {"failed": text|null}. What it needs to know
 // of the deployment stands in the environment: PARLEY_DOMAIN, PARLEY_KEY, PARLEY_OTHER_KEY, PARLEY_COMPAT_REPLIES.
 import { readdirSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { record } from "./record.mjs";
+import { plants } from "./plants.mjs";
+import { plant, record } from "./record.mjs";
 import { Bench } from "./world.mjs";
 
 const [modules, name] = process.argv.slice(2);
@@ -20,7 +21,9 @@ for (const file of readdirSync(folder)) {
 
 const bench = new Bench(sdk, internal);
 for await (const line of createInterface({ input: process.stdin })) {
-  const { name } = JSON.parse(line);
+  const asked = JSON.parse(line);
+  const name = asked.name ?? plants[asked.plant]?.of;
+  plant(plants[asked.plant] ?? null);
   let failed = null;
   try {
     if (!all.has(name)) throw new Error(`there is no case ${name}`);
@@ -28,12 +31,13 @@ for await (const line of createInterface({ input: process.stdin })) {
   } catch (error) {
     failed = describe(error);
   }
+  plant(null);
   try {
     await bench.sweep();
   } catch (error) {
     failed ??= "afterwards: " + describe(error);
   }
-  process.stdout.write(JSON.stringify({ name, failed }) + "\n");
+  process.stdout.write(JSON.stringify({ failed }) + "\n");
 }
 await bench.close();
 process.exit(0); // a stream that a case left open keeps nothing waiting

@@ -2,6 +2,12 @@
 import { appendFileSync } from "node:fs";
 
 const KEPT_MAX = 256 * 1024;
+let planted = null;
+
+/** From now on the replies that the plant is about (plants.mjs) are changed; null: none. */
+export function plant(one) {
+  planted = one;
+}
 
 /** Puts itself before the fetch that the SDK takes when it is loaded. */
 export function record(path) {
@@ -10,6 +16,7 @@ export function record(path) {
     const reply = await plain(input, init);
     const method = init?.method ?? (input instanceof Request ? input.method : "GET");
     const url = input instanceof Request ? input.url : String(input);
+    if (planted?.at.test(`${method} ${url}`)) return changed(reply);
     const row = { method, url, status: reply.status, headers: Object.fromEntries(reply.headers) };
     if (!reply.body) {
       keep(path, { ...row, body: "" });
@@ -19,6 +26,11 @@ export function record(path) {
     read(ours).then((body) => keep(path, { ...row, body }), () => {});
     return new Proxy(reply, { get: (of, key) => shown(of, key, theirs) });
   };
+}
+
+async function changed(reply) {
+  const { body, status, headers } = planted.change({ status: reply.status, headers: Object.fromEntries(reply.headers), body: await reply.text() });
+  return new Response(status === 204 ? null : body, { status, headers });
 }
 
 function shown(reply, key, body) {
