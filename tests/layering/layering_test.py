@@ -53,7 +53,7 @@ ALLOWED = {
     "sandboxd/journal": ["shared/base", "shared/capability"],
     "sandboxd/dialects": ["sandboxd/sandbox", "sandboxd/journal", "shared/base", "shared/http", "shared/capability", "shared/node_protocol"],
     "sandboxd/dialects/native": ["sandboxd/dialects/plane.h", "sandboxd/dialects/fields.h", "sandboxd/sandbox", "shared/base", "shared/http", "shared/capability"],
-    "sandboxd/dialects/execd": ["sandboxd/dialects/plane.h", "sandboxd/dialects/fields.h", "sandboxd/sandbox", "sandboxd/front_files", "shared/base", "shared/http", "shared/capability"],
+    "sandboxd/dialects/execd": ["sandboxd/dialects/plane.h", "sandboxd/dialects/fields.h", "sandboxd/dialects/native/files", "sandboxd/sandbox", "sandboxd/front_files", "shared/base", "shared/http", "shared/capability"],
     "sandboxd/dialects/execute": ["sandboxd/dialects/plane.h", "sandboxd/dialects/fields.h", "sandboxd/sandbox", "shared/base", "shared/http", "shared/capability"],
     "sandboxd/dialects/guest": ["sandboxd/dialects/plane.h", "sandboxd/dialects/execd/execd.h", "sandboxd/dialects/port_relay.h", "sandboxd/dialects/native/files/files_request.h",
                                 "sandboxd/dialects/native/previews/previews.h", "sandboxd/sandbox", "shared/base", "shared/http", "shared/capability"],

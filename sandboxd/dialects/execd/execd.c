@@ -2,6 +2,8 @@
 #include "sandboxd/dialects/execd/execd.h"
 
 #include "sandboxd/dialects/execd/execd_command.h"
+#include "sandboxd/dialects/execd/execd_files.h"
+#include "sandboxd/dialects/execd/execd_metrics.h"
 #include "shared/base/memory.h"
 
 #include <string.h>
@@ -20,7 +22,8 @@ static const struct http_route *own_routes(size_t *count)
     return ROUTES;
 }
 
-static const struct http_route *(*const TABLES[])(size_t *count) = {own_routes, execd_command_routes};
+static const struct http_route *(*const TABLES[])(size_t *count) = {own_routes, execd_command_routes,
+                                                                    execd_files_routes, execd_metrics_routes};
 
 struct http_route *execd_routes(size_t *count)
 {

@@ -17,7 +17,13 @@ enum { ARGUMENTS_SHOWN = 64 };
 static const char OF_FILE[] = "?op="; /* the query says */
 
 /* What is the node's own to say of a sandbox. */
-static const char *const OWN[] = {S "/info", S "/metrics", S "/metrics/watch", PORTS_EXECD_UNKNOWN, PORTS_EGRESS_UNKNOWN};
+static const char *const OWN[] = {S "/info",
+                                  S "/metrics",
+                                  S "/metrics/watch",
+                                  PORTS_EXECD_UNKNOWN,
+                                  PORTS_EGRESS_UNKNOWN,
+                                  EXECD_PREFIX "/metrics",
+                                  EXECD_PREFIX "/metrics/watch"};
 
 /* Which requests are deeds, and what the audit calls them; as the handlers do. NULL: none. */
 static const struct deed {
@@ -39,6 +45,13 @@ static const struct deed {
              {"POST", S "/batch", "batch"},
              {"PUT", S "/archive/{path...}", "archive.put"},
              {"POST", S "/upload/{path...}", "write"},
+             {"DELETE", EXECD_PREFIX "/files", "delete"},
+             {"POST", EXECD_PREFIX "/files/permissions", "chmod"},
+             {"POST", EXECD_PREFIX "/files/mv", "move"},
+             {"POST", EXECD_PREFIX "/files/replace", "edit"},
+             {"POST", EXECD_PREFIX "/files/upload", "write"},
+             {"POST", EXECD_PREFIX "/directories", "mkdir"},
+             {"DELETE", EXECD_PREFIX "/directories", "delete"},
              {"GET", S "/ws", "socket"},
              {"POST", EXECD_PREFIX "/command", "exec"},
              {"DELETE", EXECD_PREFIX "/command", "kill"}};

@@ -29,11 +29,17 @@ static void append_shown(struct text *to, struct files_bytes value)
     }
 }
 
-void files_entry_text(struct text *to, const char *name, struct files_bytes value)
+void files_entry_quoted(struct text *to, struct files_bytes value)
 {
-    text_append_format(to, "\"%s\":\"", name);
+    text_append(to, "\"", 1);
     append_shown(to, value);
     text_append(to, "\"", 1);
+}
+
+void files_entry_text(struct text *to, const char *name, struct files_bytes value)
+{
+    text_append_format(to, "\"%s\":", name);
+    files_entry_quoted(to, value);
     if (text_utf8_prefix(value.data, value.size) == value.size)
         return;
     text_append_format(to, ",\"%s_b64\":\"", name);

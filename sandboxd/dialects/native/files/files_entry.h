@@ -8,6 +8,9 @@
 /** `"name":"value"`, and a comma and "name_b64" when the value is no UTF-8. */
 void files_entry_text(struct text *to, const char *name, struct files_bytes value);
 
+/** `"value"` alone, with U+FFFD for what is no UTF-8. */
+void files_entry_quoted(struct text *to, struct files_bytes value);
+
 /** The fields of an ENTRY without the braces. Its path is `path` (absolute), or below what was asked for when that is
  * NULL; what has no last component ("/", "") has no name. */
 void files_entry_fields(struct text *to, const struct files_record *entry, const char *path);

@@ -9,14 +9,14 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char TYPE[] = "application/octet-stream";
+#define TYPE "application/octet-stream"
 
 struct download {
     struct http_request *request;
     struct files_call *call;
     struct files_version version;
-    const char *type; /* of what is streamed */
-    int file;         /* -1: none came */
+    const struct files_get_manner *manner;
+    int file; /* -1: none came */
     bool streaming;
     bool busy, gone; /* gone inside a step: freed at its end */
 };
@@ -113,7 +113,8 @@ static void take_data(struct download *download, const struct files_bytes *data)
     if (!download->streaming) {
         download->streaming = true;
         http_reply_header(download->request, "Cache-Control", "no-store");
-        http_stream_start(download->request, 200, download->type, &STREAM_EVENTS, download);
+        download->manner->stream(download->request);
+        http_stream_start(download->request, 200, download->manner->type, &STREAM_EVENTS, download);
     }
     if (!download->gone && http_stream_send(download->request, data->data, data->size) >= HTTP_STREAM_FULL_BYTES &&
         download->call)
@@ -159,9 +160,11 @@ static void reply_rest(struct download *download)
     if (download->streaming)
         http_stream_end(request);
     else if (download->file >= 0)
-        reply_file(request, &download->version, TAKE_FD(download->file));
-    else
-        http_reply_bytes(request, 200, download->type, "", 0);
+        download->manner->file(request, &download->version, TAKE_FD(download->file));
+    else {
+        download->manner->stream(request);
+        http_reply_bytes(request, 200, download->manner->type, "", 0);
+    }
 }
 
 /* Why there are no bytes; of a folder with what there is instead. */
@@ -183,19 +186,33 @@ static void on_over(void *cookie, const struct files_record *done UNUSED, const 
     else if (download->streaming)
         http_stream_abort(download->request);
     else
-        reply_failure(download->request, err);
+        download->manner->failed(download->request, err);
     download_free(download);
 }
 
 static const struct files_events EVENTS = {.record = on_record, .over = on_over};
 
-void files_get_start(struct http_request *request, const struct files_request *asked)
+static void add_no_headers(struct http_request *request UNUSED)
+{
+}
+
+static const struct files_get_manner
+    NATIVE = {.file = reply_file, .stream = add_no_headers, .type = TYPE, .failed = reply_failure},
+    NATIVE_LINES = {.file = reply_file, .stream = add_no_headers, .type = "text/plain", .failed = reply_failure};
+
+void files_get_start_as(struct http_request *request, const struct files_request *asked,
+                        const struct files_get_manner *manner)
 {
     struct download *download = memory_new(sizeof *download);
     download->request = request;
     download->file = -1;
-    download->type = asked->flags & FILES_LINES ? "text/plain" : TYPE;
+    download->manner = manner;
     download->call =
         files_start(plane_of(request)->sandboxes, caller_of(request)->claims.sandbox_id, asked, -1, &EVENTS, download);
     http_request_when_gone(request, on_gone, download);
+}
+
+void files_get_start(struct http_request *request, const struct files_request *asked)
+{
+    files_get_start_as(request, asked, asked->flags & FILES_LINES ? &NATIVE_LINES : &NATIVE);
 }

@@ -1,0 +1,6 @@
+/** execd_download.h - GET /files/download: a file, a range of its bytes, or some of its lines. */
+#pragma once
+
+#include "shared/http/server.h"
+
+void execd_download(struct http_request *request);

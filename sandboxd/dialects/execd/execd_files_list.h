@@ -1,0 +1,8 @@
+/** execd_files_list.h - what is in a folder, and what is found below one, as an array of facts. */
+#pragma once
+
+#include "shared/http/server.h"
+
+/** GET /files/search and GET /directories/list. */
+void execd_files_search(struct http_request *request);
+void execd_files_list(struct http_request *request);
