@@ -197,6 +197,7 @@ struct question {
     char *token; /* owned; SIGN: the capability that asks, when there is no API key. NULL none */
     char thread_id[CAPABILITY_THREAD_BYTES];
     char sandbox_id[RANDOM_ID_BYTES];
+    bool is_strict; /* DELETE: GONE where it is ending already */
     /* LIST: states as bits (0: the live ones), a name or "", where to go on or "", 1..200. */
     unsigned states;
     char name[SANDBOX_NAME_BYTES];

@@ -137,7 +137,7 @@ static bool delete_sandbox(struct work *work, struct question *q)
 {
     if (!caller_may(&q->caller, ROLE_USER, &q->refusal) || !find_sandbox(work, q) || !may_end(work, q))
         return false;
-    if (sandbox_has_ended(&q->sandbox))
+    if (sandbox_has_ended(&q->sandbox) || (q->is_strict && q->sandbox.state == SANDBOX_TERMINATING))
         return error_set(&q->refusal, ERROR_GONE, "sandbox %s has ended: %s", q->sandbox.id, q->sandbox.reason);
     if (q->sandbox.state == SANDBOX_TERMINATING)
         return audit(work, q);

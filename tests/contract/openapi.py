@@ -154,7 +154,7 @@ class Document:
             for status in operation.item.get("responses", {}):
                 if not re.fullmatch(r"[1-5]\d\d|default", str(status)) or not isinstance(status, str):
                     told.append(f"{operation}: response {status!r} is no status in quotes")
-            if not any(str(status).startswith(("101", "2")) for status in operation.item.get("responses", {})):
+            if not any(str(status).startswith(("101", "2", "501")) for status in operation.item.get("responses", {})):
                 told.append(f"{operation}: no reply of success")
             told += [f"{operation}: security scheme {name} is not there" for needed in operation.item.get("security", [])
                      for name in needed if name not in schemes]

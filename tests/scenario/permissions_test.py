@@ -130,6 +130,12 @@ ROUTES = {
                       as_owner=404),
     ("GET", V1 + "/{sandbox_id}"): of_id(200, 200, 200, "sandbox"),
     ("DELETE", V1 + "/{sandbox_id}"): of_id(403, 204, 204, "sandbox"),
+    ("GET", V1): of_list(),
+    ("PATCH", V1 + "/{sandbox_id}/metadata"): of_id(403, 200, 200, "sandbox", {"a": "b"}),
+    ("POST", V1 + "/{sandbox_id}/pause"): of_id(403, 202, 202, "sandbox"),
+    ("POST", V1 + "/{sandbox_id}/resume"): of_id(403, 409, 409, "sandbox"),  # it is awake
+    ("POST", V1 + "/{sandbox_id}/renew-expiration"): of_id(403, 200, 200, "sandbox", {"expiresAt": "2030-01-01T00:00:00Z"}),
+    ("GET", V1 + "/{sandbox_id}/endpoints/{port}"): of_id(403, 200, 200, "port_of_sandbox"),
     ("POST", V1 + "/{sandbox_id}/snapshots"): of_id(403, 202, 202, "sandbox", {}),
     ("GET", "/v1/snapshots"): of_list(),
     ("GET", "/v1/snapshots/{snapshot_id}"): of_id(200, 200, 200, "snapshot"),
@@ -247,6 +253,9 @@ class World(unittest.TestCase):
 
     def no_node(self):
         return {"node": "no-such-node"}
+
+    def port_of_sandbox(self):
+        return {**self.sandbox(), "port": "44772"}
 
     def pool(self):
         return {"pool": "default"}

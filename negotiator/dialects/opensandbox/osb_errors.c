@@ -58,8 +58,32 @@ static bool is_about_snapshot(const struct http_request *request)
     return route && starts(route->path, "/v1/snapshots");
 }
 
-static const char *code_of(const struct http_request *request, enum error_kind kind)
+/* What a kind means on some routes alone; NULL: what it means on all. */
+static const char *code_of_route(const struct http_request *request, enum error_kind kind)
 {
+    static const struct {
+        const char *end; /* of the route's path */
+        enum error_kind kind;
+        const char *code;
+    } CODES[] = {{"/pause", ERROR_CONFLICT, OSB_NOT_RUNNING},
+                 {"/pause", ERROR_STARTING, OSB_NOT_RUNNING},
+                 {"/resume", ERROR_CONFLICT, OSB_NOT_PAUSED},
+                 {"/resume", ERROR_STARTING, OSB_NOT_PAUSED},
+                 {"/renew-expiration", ERROR_INVALID, OSB_INVALID_EXPIRATION},
+                 {"/snapshots", ERROR_CONFLICT, "SNAPSHOT::INVALID_STATE"}};
+    const struct http_route *route = http_request_route(request);
+    for (size_t i = 0; route && i < sizeof CODES / sizeof *CODES; i++) {
+        if (CODES[i].kind == kind && text_equal(strrchr(route->path, '/'), CODES[i].end))
+            return CODES[i].code;
+    }
+    return NULL;
+}
+
+const char *osb_code_of(const struct http_request *request, enum error_kind kind)
+{
+    const char *code = code_of_route(request, kind);
+    if (code)
+        return code;
     if (kind == ERROR_UNAUTHENTICATED)
         return http_request_credential(request) ? "INVALID_API_KEY" : "MISSING_API_KEY";
     if (kind == ERROR_TOKEN_EXPIRED || kind == ERROR_TOKEN_REVOKED)
@@ -80,8 +104,9 @@ json_t *opensandbox_error(const struct http_request *request, const struct error
 {
     const struct http_route *route = http_request_route(request);
     const char *path = route ? route->path : http_request_path(request);
-    return starts(path, "/v1/") || (route && strcmp(path, "/health") == 0) ? body_of(code_of(request, err->kind), err)
-                                                                           : NULL;
+    return starts(path, "/v1/") || (route && strcmp(path, "/health") == 0)
+               ? body_of(osb_code_of(request, err->kind), err)
+               : NULL;
 }
 
 /* As statuses go there: what has ended is not there, what is being made is in the wrong state. */

@@ -18,6 +18,9 @@ bool osb_refusal_set(struct osb_refusal *refusal, const char *code, enum error_k
 /** The code of a kind, where nothing more is known. `of_snapshot`: the route is about one. */
 const char *osb_code(enum error_kind kind, bool of_snapshot) MUST_USE;
 
+/** The same, as the route has it. */
+const char *osb_code_of(const struct http_request *request, enum error_kind kind) MUST_USE;
+
 /** Ends the request with the refusal of a rule, which has recorded it. */
 void osb_answer(struct http_request *request, const struct error *err);
 /** Ends the request with a refusal of this dialect's, recorded (plane_refuse). */
