@@ -1,9 +1,11 @@
 /* execd.c - the tables of this folder, joined; and what belongs to none of them. */
 #include "sandboxd/dialects/execd/execd.h"
 
+#include "sandboxd/dialects/execd/execd_code.h"
 #include "sandboxd/dialects/execd/execd_command.h"
 #include "sandboxd/dialects/execd/execd_files.h"
 #include "sandboxd/dialects/execd/execd_metrics.h"
+#include "sandboxd/dialects/execd/execd_session.h"
 #include "shared/base/memory.h"
 
 #include <string.h>
@@ -22,8 +24,9 @@ static const struct http_route *own_routes(size_t *count)
     return ROUTES;
 }
 
-static const struct http_route *(*const TABLES[])(size_t *count) = {own_routes, execd_command_routes,
-                                                                    execd_files_routes, execd_metrics_routes};
+static const struct http_route *(*const TABLES[])(size_t *count) = {own_routes,           execd_command_routes,
+                                                                    execd_session_routes, execd_code_routes,
+                                                                    execd_files_routes,   execd_metrics_routes};
 
 struct http_route *execd_routes(size_t *count)
 {

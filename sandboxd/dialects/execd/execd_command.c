@@ -2,6 +2,7 @@
 #include "sandboxd/dialects/execd/execd_command.h"
 
 #include "sandboxd/dialects/execd/execd.h"
+#include "sandboxd/dialects/execd/execd_contexts.h"
 #include "sandboxd/dialects/execd/execd_errors.h"
 #include "sandboxd/dialects/execd/execd_events.h"
 #include "sandboxd/dialects/execd/execd_logs.h"
@@ -145,6 +146,16 @@ void execd_command_stop(struct http_request *request)
         http_reply_error(request, &err);
 }
 
+/* The id may be a context's, or a session's. */
+static void handle_interrupt(struct http_request *request)
+{
+    const char *id = http_request_query(request, "id");
+    if (id && *id)
+        execd_interrupt(request, id, execd_command_stop);
+    else
+        execd_command_stop(request);
+}
+
 static void put_time(json_t *object, const char *field, int64_t wall_ms)
 {
     char text[CLOCK_TEXT_BYTES];
@@ -245,7 +256,7 @@ const struct http_route *execd_command_routes(size_t *count)
 {
     static const struct http_route ROUTES[] = {
         {"POST", EXECD_PREFIX "/command", EXECD_CARRIERS, "process", BODY_BYTES, handle_run},
-        {"DELETE", EXECD_PREFIX "/command", EXECD_CARRIERS, "process", 0, execd_command_stop},
+        {"DELETE", EXECD_PREFIX "/command", EXECD_CARRIERS, "process", 0, handle_interrupt},
         {"GET", EXECD_PREFIX "/command/status/{id}", EXECD_CARRIERS, "process", 0, handle_status},
         {"GET", EXECD_PREFIX "/command/{id}/logs", EXECD_CARRIERS, "process", 0, handle_logs},
     };

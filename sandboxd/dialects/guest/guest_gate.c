@@ -54,7 +54,15 @@ static const struct deed {
              {"DELETE", EXECD_PREFIX "/directories", "delete"},
              {"GET", S "/ws", "socket"},
              {"POST", EXECD_PREFIX "/command", "exec"},
-             {"DELETE", EXECD_PREFIX "/command", "kill"}};
+             {"DELETE", EXECD_PREFIX "/command", "kill"},
+             {"POST", EXECD_PREFIX "/session", "code.start"},
+             {"POST", EXECD_PREFIX "/session/{id}/run", "code.run"},
+             {"DELETE", EXECD_PREFIX "/session/{id}", "code.remove"},
+             {"POST", EXECD_PREFIX "/code/context", "code.start"},
+             {"DELETE", EXECD_PREFIX "/code/contexts", "code.remove"},
+             {"DELETE", EXECD_PREFIX "/code/contexts/{id}", "code.remove"},
+             {"POST", EXECD_PREFIX "/code", "code.run"},
+             {"DELETE", EXECD_PREFIX "/code", "code.interrupt"}};
 
 static const char *const FILE_DEEDS[] = {"move", "copy", "mkdir", "chmod", "edit"};
 
