@@ -1,5 +1,6 @@
 #include "negotiator/dialects/housekeeping.h"
 
+#include "negotiator/dialects/kept_grants.h"
 #include "negotiator/dialects/plane.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
@@ -41,6 +42,7 @@ static void on_timer(void *cookie)
 void plane_loop_started(struct loop *loop, void *context)
 {
     struct plane *plane = context;
+    plane->kept_grants[loop_index(loop)] = kept_grants_new();
     if (loop_index(loop) != 0)
         return;
     plane->housekeeping = memory_new(sizeof *plane->housekeeping);
@@ -51,6 +53,7 @@ void plane_loop_started(struct loop *loop, void *context)
 void plane_loop_ending(struct loop *loop, void *context)
 {
     struct plane *plane = context;
+    kept_grants_free(TAKE(plane->kept_grants[loop_index(loop)]));
     if (loop_index(loop) != 0)
         return;
     loop_timer_cancel(plane->housekeeping->timer);

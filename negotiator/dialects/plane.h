@@ -12,6 +12,8 @@
 
 #define PLANE_BODY_BYTES (1024 * 1024) /* of any request here: none is ever spooled to a file */
 
+#define PLANE_LOOPS_MAX 64 /* of a server */
+
 /* How what was asked for was answered. */
 struct plane_outcomes {
     struct metrics_counter created, granted, refused[ERROR_KINDS];
@@ -36,6 +38,7 @@ struct plane {
     const char *opensandbox_egress; /* what its sandboxes reach that say nothing of it: "none", "public"; borrowed */
     bool metrics_open;              /* /metrics asks nobody who he is, also beyond this machine */
     struct plane_counts counts;
+    struct kept_grants *kept_grants[PLANE_LOOPS_MAX]; /* each belongs to its loop; NULL before and after */
     struct housekeeping *housekeeping; /* of the first loop; NULL elsewhere and before */
 };
 

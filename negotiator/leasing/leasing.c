@@ -166,6 +166,7 @@ void question_free(struct question *question)
     if (question == NULL)
         return;
     wipe_text(question->token);
+    free(question->claims);
     sandbox_done(&question->sandbox);
     for (size_t i = 0; i < question->count; i++)
         sandbox_done(&question->list[i]);

@@ -172,6 +172,7 @@ enum question_verb {
     QUESTION_DELETE,  /* ends a sandbox */
     QUESTION_LIST,
     QUESTION_PAGE,  /* the owner's, newest first, by offset; with a total */
+    QUESTION_SHOWN, /* a token, judged as the node of sandbox_id would judge it, but for what it is used for */
     QUESTION_SHARES /* of the thread: those that hold */
 };
 
@@ -194,7 +195,7 @@ struct share {
 struct question {
     enum question_verb verb;
     struct caller caller;
-    char *token; /* owned; SIGN: the capability that asks, when there is no API key. NULL none */
+    char *token; /* owned; SIGN: the capability that asks, when there is no API key; SHOWN. NULL none */
     char thread_id[CAPABILITY_THREAD_BYTES];
     char sandbox_id[RANDOM_ID_BYTES];
     bool is_strict; /* DELETE: GONE where it is ending already */
@@ -210,6 +211,7 @@ struct question {
 
     struct error refusal;
     struct sandbox sandbox;
+    struct capability_claims *claims; /* SHOWN: owned */
     struct lease lease;
     struct sandbox *list; /* LIST, PAGE: owned */
     size_t count;

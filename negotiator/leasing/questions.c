@@ -104,6 +104,26 @@ static bool find_sandbox(struct work *work, struct question *q)
            error_set(&q->refusal, ERROR_NOT_FOUND, "no sandbox %s", q->sandbox_id);
 }
 
+/* Another sandbox's says no more than one that is broken. */
+static bool find_shown(struct work *work, struct question *q)
+{
+    AUTO_PRESENTED presented = {.grace_s = CAPABILITY_LEEWAY_S - 1};
+    const struct sandbox *sandbox = &presented.sandbox;
+    if (!presented_judge(work, q->token, &presented, &q->refusal))
+        return false;
+    if (strcmp(presented.claims.sandbox_id, q->sandbox_id) != 0)
+        return error_set(&q->refusal, ERROR_UNAUTHENTICATED, "the token is not valid");
+    if (marks_refuse(work->leasing, &presented.claims, work->now))
+        return error_set(&q->refusal, ERROR_TOKEN_REVOKED, "the token is revoked");
+    if (!sandbox_is_live(sandbox))
+        return error_set(&q->refusal, ERROR_GONE, "sandbox %s has ended: %s", sandbox->id, sandbox->reason);
+    free(q->claims);
+    q->claims = memory_copy(&presented.claims, sizeof presented.claims);
+    q->sandbox = presented.sandbox;
+    presented.sandbox = (struct sandbox){0};
+    return true;
+}
+
 static bool audit(struct work *work, const struct question *q)
 {
     bool done = q->refusal.kind == ERROR_NONE;
@@ -261,6 +281,8 @@ static bool decide(struct work *work, struct question *q)
         return list_sandboxes(work, q);
     case QUESTION_PAGE:
         break; /* it goes another way */
+    case QUESTION_SHOWN:
+        return find_shown(work, q);
     case QUESTION_SHARES:
         return caller_may(&q->caller, ROLE_VIEWER, &q->refusal) && find_thread(work, q) && sharing_list(work, q);
     }

@@ -13,6 +13,9 @@
 
 /** A port that stands for a service of ours where OpenSandbox's clients say /port/{port}: its execd, its egress sidecar. */
 bool port_relay_is_reserved(uint16_t port) MUST_USE;
+/** What no row of such a port serves: the 404 of what it is taken for (its dialect words it). */
+#define PORT_RELAY_EXECD_UNKNOWN  "/s/{sandbox}/port/44772/{rest...}"
+#define PORT_RELAY_EGRESS_UNKNOWN "/s/{sandbox}/port/18080/{rest...}"
 
 /** False of a header of an answer (lower-case name) that would be said for all that is at this server's address; in_path:
  *  the token is, so that a browser may ask, whose cookies are those of others at this address too. */

@@ -146,6 +146,9 @@ ROUTES = {
     ("GET", "/v1/pools/{pool}"): Row(501, 501, 501, 501, "pool"),
     ("PUT", "/v1/pools/{pool}"): Row(501, 501, 501, 501, "pool", {}),
     ("DELETE", "/v1/pools/{pool}"): Row(501, 501, 501, 501, "pool"),
+    # Nobody listens there; opensandbox_ports_test.py has what capabilities do.
+    **{("*", prefix + SANDBOX + "/proxy/{port}" + rest): of_id(403, 502, 502, "unheard")
+       for prefix in ("", "/v1") for rest in ("", "/{rest...}")},
 }
 # Whoever asks gets the same: for supervisors, for who is about to show a credential in the body, and what is sealed.
 # Fifteen minutes must not become for ever.
@@ -204,6 +207,9 @@ class World(unittest.TestCase):
         return {"thread_id": name, "grant": grant, "sandbox_id": grant["sandbox"]["id"]}
 
     sandbox = thread
+
+    def unheard(self):
+        return dict(self.thread(), port="3999", rest="x")
 
     def token(self):
         made = self.thread()
@@ -275,10 +281,11 @@ class Matrix(World):
             self.assertEqual(row["needs"] == "-", name in OPEN, name)
 
     def see(self, route, row, asker, token, made):
-        path = re.sub(r"\{(\w+)\}", lambda name: made[name[1]], route[1])
+        path = re.sub(r"\{(\w+)(\.\.\.)?\}", lambda name: made[name[1]], route[1])
         if asker == "as_owner" or (asker == "admin" and row.expected["as_owner"] is not None):
             path += "?principal=ada"
-        return send(self.deployment, route[0], self.deployment.url + path, made.get("body", row.body), token)
+        method = "GET" if route[0] == "*" else route[0]
+        return send(self.deployment, method, self.deployment.url + path, made.get("body", row.body), token)
 
     def see_all(self, route, row, tokens):
         """Those who are refused ask about one thing, and leave it as it is; each of the others about one of his own."""

@@ -3,9 +3,9 @@
 #include "sandboxd/dialects/execd/execd.h"
 #include "sandboxd/dialects/guest/guest_relay.h"
 #include "sandboxd/dialects/native/files/files_request.h"
-#include "sandboxd/dialects/native/ports/ports_routes.h"
 #include "sandboxd/dialects/native/previews/previews.h"
 #include "sandboxd/dialects/plane.h"
+#include "sandboxd/dialects/port_relay.h"
 #include "shared/base/memory.h"
 
 #include <string.h>
@@ -20,8 +20,8 @@ static const char OF_FILE[] = "?op="; /* the query says */
 static const char *const OWN[] = {S "/info",
                                   S "/metrics",
                                   S "/metrics/watch",
-                                  PORTS_EXECD_UNKNOWN,
-                                  PORTS_EGRESS_UNKNOWN,
+                                  PORT_RELAY_EXECD_UNKNOWN,
+                                  PORT_RELAY_EGRESS_UNKNOWN,
                                   EXECD_PREFIX "/metrics",
                                   EXECD_PREFIX "/metrics/watch"};
 

@@ -54,10 +54,11 @@ static const struct http_route ROUTES[] = {
     {"*", "/s/{sandbox}/ports/{port}/{rest...}", CAPABILITY | HTTP_POURS | HTTP_PROXIES, "port", PORT_RELAY_BODY_BYTES,
      ports_pass},
     {"GET", "/s/{sandbox}/tunnels/{port}", CAPABILITY | HTTP_QUERY | HTTP_PROTOCOL, "port", 0, tunnel_start},
+    {"*", "/s/{sandbox}/port/{port}", ROUTED, "port", PORT_RELAY_BODY_BYTES, handle_routed},
     {"*", "/s/{sandbox}/port/{port}/{rest...}", ROUTED, "port", PORT_RELAY_BODY_BYTES, handle_routed},
     {"*", "/s/{sandbox}/port/44772/proxy/{port}/{rest...}", ROUTED, "port", PORT_RELAY_BODY_BYTES, handle_routed},
-    {"*", PORTS_EXECD_UNKNOWN, RESERVED, "", PORT_RELAY_BODY_BYTES, handle_reserved},
-    {"*", PORTS_EGRESS_UNKNOWN, RESERVED | HTTP_EGRESS_AUTH, "", PORT_RELAY_BODY_BYTES, handle_reserved},
+    {"*", PORT_RELAY_EXECD_UNKNOWN, RESERVED, "", PORT_RELAY_BODY_BYTES, handle_reserved},
+    {"*", PORT_RELAY_EGRESS_UNKNOWN, RESERVED | HTTP_EGRESS_AUTH, "", PORT_RELAY_BODY_BYTES, handle_reserved},
 };
 
 const struct http_route *ports_routes(size_t *count)

@@ -10,6 +10,7 @@
 #include "sandboxd/dialects/native/native.h"
 #include "sandboxd/dialects/native/ports/ports_routes.h"
 #include "sandboxd/dialects/native/socket/socket.h"
+#include "sandboxd/dialects/port_relay.h"
 #include "tests/unit/check.h"
 
 #include <stdio.h>
@@ -56,7 +57,7 @@ int main(void)
     CHECK(strcmp(action_of("GET", "/s/{sandbox}/files/{path...}", 0), "none") == 0);
     CHECK(strcmp(action_of("*", "/s/{sandbox}/ports/{port}/{rest...}", HTTP_PROXIES), "none") == 0);
     CHECK(strcmp(action_of("*", "/s/{sandbox}/port/{port}/{rest...}", HTTP_PROXIES), "none") == 0);
-    CHECK(strcmp(action_of("*", PORTS_EXECD_UNKNOWN, 0), "none") == 0);
+    CHECK(strcmp(action_of("*", PORT_RELAY_EXECD_UNKNOWN, 0), "none") == 0);
     CHECK(strcmp(action_of("POST", "/s/{sandbox}/of-tomorrow", 0), GUEST_GATE_UNKNOWN) == 0);
     return check_done();
 }
