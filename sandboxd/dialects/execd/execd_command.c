@@ -70,7 +70,7 @@ static void run(struct http_request *request, const struct execd_request *asked)
     enum execd_run_kind kind = asked->is_background ? EXECD_RUN_BACKGROUND : EXECD_RUN_FOREGROUND;
     name(asked->command, asked->is_background);
     asked->command->origin = plane_origin(request);
-    struct execd_run *run = execd_run_new(request, kind);
+    struct execd_run *run = execd_run_new(request, asked->command->id, kind);
     process_exec(plane_of(request)->sandboxes, sandbox_of(request), asked->command, execd_run_follower(run));
 }
 

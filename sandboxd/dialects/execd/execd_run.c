@@ -6,11 +6,13 @@
 #include "sandboxd/dialects/execd/execd_stream.h"
 #include "sandboxd/dialects/plane.h"
 #include "shared/base/memory.h"
+#include "shared/base/text.h"
 
 enum { CHUNK_BYTES = 32 * 1024, BATCH_BYTES = 64 * 1024 };
 
 struct execd_run {
     enum execd_run_kind kind;
+    char id[FRONT_INIT_ID_BYTES];
     struct execd_stream *stream;
     struct follower *follower;
     struct execd_lines lines[OUTPUT_STREAMS];
@@ -106,8 +108,20 @@ static bool on_ended(struct execd_run *run, const struct process_view *view)
     return end_stream(run);
 }
 
+/* A command that may not be what was asked for is one that could not be started, for this dialect's clients. */
+static bool on_refused(struct execd_run *run, const struct error *err)
+{
+    const char *const traceback[] = {err->message};
+    execd_stream_begin(run->stream, run->id);
+    if (!run->over)
+        execd_event_error(execd_stream_text(run->stream), "CommandExecError", err->message, traceback, 1);
+    return end_stream(run);
+}
+
 static bool on_failed(struct execd_run *run, const struct error *err)
 {
+    if (err->kind == ERROR_FORBIDDEN && !execd_stream_has_begun(run->stream))
+        return on_refused(run, err);
     execd_stream_fail(TAKE(run->stream), err);
     run_over(run);
     return false;
@@ -149,12 +163,13 @@ static void pull(void *cookie)
         run_free(run);
 }
 
-struct execd_run *execd_run_new(struct http_request *request, enum execd_run_kind kind)
+struct execd_run *execd_run_new(struct http_request *request, const char *id, enum execd_run_kind kind)
 {
     static const uint64_t START[OUTPUT_STREAMS] = {0};
     struct execd_run *run = memory_new(sizeof *run);
     int64_t expires_s = caller_of(request)->claims.expires_at + PLANE_AFTER_EXPIRY_S;
     run->kind = kind;
+    (void)!text_copy(run->id, sizeof run->id, id);
     run->stream = execd_stream_new(request, expires_s, &OWNER, run);
     run->follower =
         follower_new(kind == EXECD_RUN_BACKGROUND ? FOLLOWER_AT_END : FOLLOWER_DRIVER, START, pull, run);
