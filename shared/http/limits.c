@@ -54,9 +54,14 @@ static bool refuse(struct http_request *request, uint64_t wait_ns, const char *w
 
 bool http_limits_admit(struct http_request *request, struct error *err)
 {
+    return (request->match.route->carriers & HTTP_UNLIMITED) != 0 || http_request_admit(request, err);
+}
+
+bool http_request_admit(struct http_request *request, struct error *err)
+{
     struct http_server *server = request->worker->server;
-    if (request->is_admitted || server->requests == NULL || (request->match.route->carriers & HTTP_UNLIMITED) != 0 ||
-        !request->has_client || (http_request_is_local(request) && !server->options.limits.loopback))
+    if (request->is_admitted || server->requests == NULL || !request->has_client ||
+        (http_request_is_local(request) && !server->options.limits.loopback))
         return true;
     request->is_admitted = true; /* or refused, and then asked no more */
     uint64_t wait_ns = http_rate_take(server->requests, &request->client, clock_boot_ns());

@@ -213,6 +213,10 @@ bool http_request_is_local(const struct http_request *request) MUST_USE;
 const struct http_route *http_request_route(const struct http_request *request) MUST_USE;
 void *http_server_context(const struct http_request *request) MUST_USE;
 
+/** For handlers of routes with HTTP_UNLIMITED, before what is dear: counts the request towards http_limits.per_minute all
+ *  the same, once. RATE_LIMITED; the reply will say Retry-After. */
+bool http_request_admit(struct http_request *request, struct error *err) MUST_USE;
+
 /** For handlers that judge a credential which stood in no carrier (a body's, a frame's, a cookie's); for others the
  * server asks before authorize, and counts each UNAUTHENTICATED that a request ends with. Before: whether the client
  * may still try; else ERROR_RATE_LIMITED, and the reply will say Retry-After. */

@@ -246,6 +246,8 @@ static void handle(struct http_request *request)
         plane_refuse(request, &err);
     else if (kept_grants_find(kept_of(request), wish.key, clock_boot_ns(), grant))
         use(&wish, grant);
+    else if (!http_request_admit(request, &err)) /* what is kept costs the rules nothing */
+        http_reply_error(request, &err);
     else if (http_request_identity(request) == NULL)
         ask_about(&wish);
     else
@@ -253,7 +255,7 @@ static void handle(struct http_request *request)
     sodium_memzero(grant->token, sizeof grant->token);
 }
 
-#define CARRIERS (OSB_KEY | HTTP_EXECD | HTTP_POURS | HTTP_PROXIES)
+#define CARRIERS (OSB_KEY | HTTP_EXECD | HTTP_POURS | HTTP_PROXIES | HTTP_UNLIMITED)
 
 struct plane_rows osb_proxy_rows(void)
 {

@@ -244,6 +244,16 @@ static void answer_big(struct http_request *request)
     http_reply_bytes(request, 200, "application/octet-stream", data, size);
 }
 
+/* Unlimited, until it is asked for what is dear. */
+static void answer_dear(struct http_request *request)
+{
+    struct error err = {0};
+    if (http_request_query(request, "q") != NULL && !http_request_admit(request, &err))
+        http_reply_error(request, &err);
+    else
+        answer_mirror(request);
+}
+
 static void answer_limited(struct http_request *request)
 {
     struct error err;
@@ -270,6 +280,7 @@ static const struct http_route ROUTES[] = {
     {"GET", "/limited", 0, NULL, 0, answer_limited},
     {"GET", "/mirror/{x}", 0, NULL, 0, answer_mirror},
     {"GET", "/keys", HTTP_BEARER | HTTP_API_KEY, "user", 0, answer_mirror},
+    {"GET", "/dear", HTTP_BEARER | HTTP_UNLIMITED, "user", 0, answer_dear},
     {"GET", "/preview", HTTP_BEARER | HTTP_QUERY, "port", 0, answer_mirror},
     {"GET", "/s/{sandbox}/info", ANY_CARRIER, "", 0, answer_mirror},
     {"POST", "/s/{sandbox}/exec", ANY_CARRIER, "process", 1 << 20, answer_echo},

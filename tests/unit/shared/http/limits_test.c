@@ -64,6 +64,17 @@ static void test_proxies(void)
     fixture_stop(0);
 }
 
+static void test_what_is_dear(void)
+{
+    fixture_start((struct http_server_options){.limits = {.per_minute = 2, .loopback = true}});
+    for (int i = 0; i < 5; i++)
+        CHECK(ask("/dear", "Authorization: Bearer a\r\n") == 200);
+    CHECK(ask("/dear?q=1", "Authorization: Bearer a\r\n") == 200 && ask("/keys", "Authorization: Bearer a\r\n") == 200);
+    CHECK(ask("/dear?q=1", "Authorization: Bearer a\r\n") == 429 && says("\r\nRetry-After: 30\r\n"));
+    CHECK(ask("/dear", "Authorization: Bearer a\r\n") == 200);
+    fixture_stop(0);
+}
+
 /* A body that comes later has its request judged twice, and counted once. */
 static void test_counted_once(void)
 {
@@ -115,6 +126,7 @@ int main(void)
 {
     test_loopback();
     test_proxies();
+    test_what_is_dear();
     test_counted_once();
     test_failures();
     test_bad_proxies();
