@@ -252,6 +252,32 @@ class Cases:
         refused = place.exec(cmd="true")
         self.assertEqual((refused.status, refused.code), (401, "TOKEN_REVOKED"), refused)
 
+    # ---- as OpenSandbox's clients ask ----
+
+    def test_a_port_by_its_other_name(self):
+        """The app sees its client's Authorization and no credential of ours; a reserved port is never the app's."""
+        if not self.place.has_negotiator:
+            self.skipTest("its scopes are others")
+        reply = self.place.deployment.request("POST", f"/sandboxes/{self.place.sandbox}/token", {"scopes": ["port", "process"]})
+        self.assertEqual(reply.status, 200, reply)
+        token, base = reply.json["token"], self.place.deployment.node_url + f"/sandboxes/{self.place.sandbox}/port"
+        serve = ("import http.server as h\nclass H(h.BaseHTTPRequestHandler):\n def do_GET(s):\n  s.send_response(200); s.end_headers(); "
+                 "s.wfile.write(str(s.headers).encode())\nh.HTTPServer(('127.0.0.1', int(__import__('sys').argv[1])), H).serve_forever()")
+        for port in ("3000", "18080"):
+            started = self.place.exec(argv=["python3", "-c", serve, port], detach=True)
+            self.assertEqual(started.status, 201, started)
+        headers = {"X-EXECD-ACCESS-TOKEN": token, "Authorization": "Basic of-the-app", "OPEN-SANDBOX-API-KEY": "pk_secret"}
+
+        def ask(path, sent=None):
+            return self.place.deployment.request("GET", base + path, headers=sent or headers, record=False)
+        seen = self.until(lambda: (lambda reply: reply if reply.status == 200 else None)(ask("/3000/")), "the app answers").body.decode()
+        self.assertIn("Basic of-the-app", seen)
+        for ours in (token, "pk_secret", "X-EXECD", "x-execd"):
+            self.assertNotIn(ours, seen)
+        self.assertEqual([ask(path).status for path in ("/18080/", "/44772/no/such", "/44772/proxy/18080/")], [404] * 3)
+        self.assertEqual(ask("/44772/proxy/3000/").status, 200)
+        self.assertEqual(ask("/3000/", {"X-EXECD-ACCESS-TOKEN": self.place.token()}).status, 403)
+
     def test_the_level_is_told(self):
         self.assertEqual(self.place.level_told(), self.level)
 
