@@ -12,21 +12,21 @@
 _Static_assert(FRONT_LAUNCHER_NETS >= EGRESS_RULES_MAX && FRONT_LAUNCHER_NAMES_BYTES >= EGRESS_RULES_BYTES,
                "all that may be asked for fits");
 
-static void add_net(struct fl_network *network, const struct egress_rule *rule)
+static struct fl_net net_of(const struct egress_rule *rule)
 {
-    network->nets[network->net_count++] = (struct fl_net){.address = rule->address,
-                                                          .prefix = rule->prefix,
-                                                          .protocol = rule->protocol,
-                                                          .port_from = rule->port,
-                                                          .port_to = rule->port};
+    return (struct fl_net){.address = rule->address,
+                           .prefix = rule->prefix,
+                           .protocol = rule->protocol,
+                           .port_from = rule->port,
+                           .port_to = rule->port};
 }
 
-static bool add_name(struct fl_network *network, const struct egress_rule *rule)
+static bool add_name(char names[static FRONT_LAUNCHER_NAMES_BYTES], const struct egress_rule *rule)
 {
     char entry[EGRESS_RULE_BYTES];
-    size_t used = strlen(network->names);
+    size_t used = strlen(names);
     egress_rule_print(rule, entry);
-    return text_format(network->names + used, sizeof network->names - used, "%s%s", used ? " " : "", entry);
+    return text_format(names + used, FRONT_LAUNCHER_NAMES_BYTES - used, "%s%s", used ? " " : "", entry);
 }
 
 static uint32_t mode_of(enum egress_mode mode)
@@ -43,14 +43,18 @@ bool node_network_read(const json_t *given, struct fl_network *network, struct e
         return true;
     if (!egress_wish_read(given, &wish, err))
         return false;
-    if (wish.deny[0] != '\0')
-        return error_set(err, ERROR_INVALID, "network.deny: this node does not enforce it");
     network->mode = mode_of(wish.mode);
     for (const char *at = NULL; egress_wish_next(&wish, &at, &rule);) {
         if (!rule.is_name)
-            add_net(network, &rule);
-        else if (!add_name(network, &rule))
+            network->nets[network->net_count++] = net_of(&rule);
+        else if (!add_name(network->names, &rule))
             return error_set(err, ERROR_INVALID, "network.allow is too long");
+    }
+    for (const char *at = NULL; egress_wish_next_denied(&wish, &at, &rule);) {
+        if (!rule.is_name)
+            network->denied[network->denied_count++] = net_of(&rule);
+        else if (!add_name(network->denied_names, &rule))
+            return error_set(err, ERROR_INVALID, "network.deny is too long");
     }
     return true;
 }

@@ -100,7 +100,8 @@ static bool is_about(const ldns_pkt *packet, const char *name)
            name_of(ldns_rr_owner(question), asked) && strcmp(asked, name) == 0;
 }
 
-bool dns_addresses_read(struct dns_addresses *to, const char *name, const void *data, size_t size)
+bool dns_addresses_read(struct dns_addresses *to, const char *name, const void *data, size_t size,
+                        bool (*denies)(void *cookie, const char *name), void *cookie)
 {
     AUTO_PACKET *packet = NULL;
     if (size == 0 || ldns_wire2pkt(&packet, data, size) != LDNS_STATUS_OK || !is_about(packet, name))
@@ -114,7 +115,10 @@ bool dns_addresses_read(struct dns_addresses *to, const char *name, const void *
     const ldns_rdf *at = ldns_rr_owner(ldns_rr_list_rr(ldns_pkt_question(packet), 0));
     for (int i = 0; got.rcode == DNS_OK && answers != NULL && at != NULL && i <= CNAMES_MAX && got.count == 0; i++) {
         take_addresses(&got, answers, at);
-        at = follow(answers, at, &got.ttl_s);
+        at = got.count == 0 ? follow(answers, at, &got.ttl_s) : NULL;
+        char alias[HOST_NAME_BYTES];
+        if (at != NULL && name_of(at, alias) && denies(cookie, alias))
+            got.rcode = DNS_REFUSED;
     }
     got.ttl_s = got.count > 0 ? got.ttl_s : 0;
     *to = got;

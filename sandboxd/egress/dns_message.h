@@ -31,14 +31,16 @@ int dns_query_read(struct dns_query *query, const void *data, size_t size) MUST_
 void dns_query_done(struct dns_query *query);
 
 struct dns_addresses {
-    enum dns_rcode rcode; /* DNS_OK (also with no address), DNS_NXDOMAIN, or DNS_SERVFAIL */
+    enum dns_rcode rcode; /* DNS_OK (also with no address), DNS_NXDOMAIN, DNS_SERVFAIL or DNS_REFUSED */
     size_t count;
     uint32_t addresses[DNS_ADDRESSES]; /* network order */
     uint32_t ttl_s;                    /* the smallest on the way to them */
 };
 
-/** The A records of a name in an upstream answer, over its CNAMEs. False when it is no answer about that name. */
-bool dns_addresses_read(struct dns_addresses *to, const char *name, const void *data, size_t size) MUST_USE;
+/** The A records of a name in an upstream answer, over its CNAMEs. False when it is no answer about that name. What
+ *  denies(cookie, name) says of a name that it stands for ends the way there: DNS_REFUSED. */
+bool dns_addresses_read(struct dns_addresses *to, const char *name, const void *data, size_t size,
+                        bool (*denies)(void *cookie, const char *name), void *cookie) MUST_USE;
 
 /** Writes the reply: rcode, and for DNS_OK the addresses (NULL: none) as A records of the name asked for. Into
  *  `to` of `room` bytes; cut (TC) when it does not fit. Returns the size; 0 when not even the header fits. */

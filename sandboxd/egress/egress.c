@@ -81,10 +81,11 @@ static void add_sandbox(struct house *house, const struct eg_sandbox *said, stru
 
 static void change_sandbox(struct sandbox *sandbox, uint32_t rules, struct policy *policy)
 {
+    bool is_alike = policy_denies_alike(sandbox->policy, policy);
     sandbox->rules = rules;
     policy_free(sandbox->policy);
     sandbox->policy = policy;
-    lookup_pin_again(sandbox);
+    lookup_pin_again(sandbox, is_alike || !policy_denies_names(policy));
     proxy_check_again(sandbox->proxy);
 }
 

@@ -161,17 +161,28 @@ _Static_assert(sizeof((struct eg_pin *)0)->addresses >= sizeof((struct dns_addre
 static void leave_out_blocked(struct lookup *lookup)
 {
     struct dns_addresses *addresses = &lookup->result.addresses;
+    const struct policy *policy = lookup->sandbox->policy;
     size_t kept = 0;
     for (size_t i = 0; i < addresses->count; i++) {
-        if (!egress_is_blocked(ntohl(addresses->addresses[i])))
+        uint32_t address = ntohl(addresses->addresses[i]);
+        if (!egress_is_blocked(address) && !policy_denies_address(policy, address, 0))
             addresses->addresses[kept++] = addresses->addresses[i];
     }
     if (kept < addresses->count)
-        sandbox_refused(lookup->sandbox, "%zu of %zu addresses of %s are in a range that nobody may reach",
+        sandbox_refused(lookup->sandbox, "%zu of %zu addresses of %s are in a range that nobody may reach, or denied",
                         addresses->count - kept, addresses->count, lookup->name);
     addresses->count = kept;
     addresses->ttl_s = addresses->ttl_s < TTL_LEAST_S ? TTL_LEAST_S : addresses->ttl_s;
     addresses->ttl_s = addresses->ttl_s > TTL_MOST_S ? TTL_MOST_S : addresses->ttl_s;
+}
+
+static bool is_denied(void *cookie, const char *name)
+{
+    const struct lookup *lookup = cookie;
+    bool is_so = policy_denies_name(lookup->sandbox->policy, name);
+    if (is_so)
+        sandbox_refused(lookup->sandbox, "%s stands for %s, which is denied", lookup->name, name);
+    return is_so;
 }
 
 static void on_answer(void *cookie, const void *answer, size_t size)
@@ -187,15 +198,19 @@ static void on_answer(void *cookie, const void *answer, size_t size)
         finish(lookup);
         return;
     }
-    if (answer == NULL || !dns_addresses_read(&lookup->result.addresses, lookup->name, answer, size)) {
+    if (answer == NULL ||
+        !dns_addresses_read(&lookup->result.addresses, lookup->name, answer, size, is_denied, lookup)) {
         fail(lookup);
         return;
     }
     leave_out_blocked(lookup);
-    if (policy_is_public(lookup->sandbox->policy))
-        finish(lookup);
-    else
+    if (!policy_is_public(lookup->sandbox->policy)) {
         pin(lookup);
+        return;
+    }
+    if (policy_denies_names(lookup->sandbox->policy))
+        remember(lookup); /* the proxy asks */
+    finish(lookup);
 }
 
 /* ---- the question ---- */
@@ -249,20 +264,20 @@ static bool is_internal(const char *name)
 static bool answer_here(struct lookup *lookup)
 {
     struct dns_addresses *addresses = &lookup->result.addresses;
-    uint16_t ports[POLICY_PORTS];
+    const struct policy *policy = lookup->sandbox->policy;
     if (is_in(lookup->name, "localhost")) {
         *addresses = (struct dns_addresses){
             .count = lookup->type == DNS_A, .addresses = {htonl(INADDR_LOOPBACK)}, .ttl_s = TTL_MOST_S};
         return true;
     }
-    if (policy_is_public(lookup->sandbox->policy)) {
-        addresses->rcode = lookup->type == DNS_ANY ? DNS_REFUSED : is_internal(lookup->name) ? DNS_NXDOMAIN : DNS_OK;
-        return addresses->rcode != DNS_OK || lookup->type == DNS_AAAA;
-    }
-    if (policy_ports(lookup->sandbox->policy, lookup->name, ports) == 0) {
-        log_debug("egress", "no rule for the name %s sandbox=%s", lookup->name, lookup->sandbox->id);
+    if (!policy_has_name(policy, lookup->name)) {
+        log_debug("egress", "the name %s is not allowed sandbox=%s", lookup->name, lookup->sandbox->id);
         addresses->rcode = DNS_REFUSED;
         return true;
+    }
+    if (policy_is_public(policy)) {
+        addresses->rcode = lookup->type == DNS_ANY ? DNS_REFUSED : is_internal(lookup->name) ? DNS_NXDOMAIN : DNS_OK;
+        return addresses->rcode != DNS_OK || lookup->type == DNS_AAAA;
     }
     return lookup->type != DNS_A;
 }
@@ -314,19 +329,19 @@ void lookup_cancel(struct lookup *lookup)
 
 /* ---- new rules ---- */
 
-static bool has_rule(void *cookie, const char *name)
-{
-    const struct sandbox *sandbox = cookie;
-    uint16_t ports[POLICY_PORTS];
-    return policy_ports(sandbox->policy, name, ports) > 0;
-}
-
 struct again {
     struct sandbox *sandbox;
+    bool are_kept;
     uint64_t now_ns;
     char name[HOST_NAME_BYTES];
     struct eg_pin pin;
 };
+
+static bool has_rule(void *cookie, const char *name)
+{
+    const struct again *again = cookie;
+    return again->are_kept && policy_has_name(again->sandbox->policy, name);
+}
 
 static void send_again(struct again *again)
 {
@@ -346,11 +361,14 @@ static void pin_again(void *cookie, const char *name, uint32_t address, uint64_t
     again->pin.addresses[again->pin.count++] = address;
 }
 
-void lookup_pin_again(struct sandbox *sandbox)
+void lookup_pin_again(struct sandbox *sandbox, bool are_kept)
 {
-    struct again again = {
-        .sandbox = sandbox, .now_ns = clock_boot_ns(), .pin.number = sandbox->number, .pin.rules = sandbox->rules};
-    pins_keep(sandbox->pins, has_rule, sandbox, again.now_ns);
+    struct again again = {.sandbox = sandbox,
+                          .are_kept = are_kept,
+                          .now_ns = clock_boot_ns(),
+                          .pin.number = sandbox->number,
+                          .pin.rules = sandbox->rules};
+    pins_keep(sandbox->pins, has_rule, &again, again.now_ns);
     pins_each(sandbox->pins, pin_again, &again);
     send_again(&again);
 }

@@ -21,5 +21,6 @@ struct lookup *lookup_start(struct sandbox *sandbox, const char *name, uint16_t 
 /** NULL is allowed; not after done. */
 void lookup_cancel(struct lookup *lookup);
 
-/** Pins anew, after new rules, what they still allow, and forgets the rest. */
-void lookup_pin_again(struct sandbox *sandbox);
+/** Pins anew, after new rules, what they still allow, and forgets the rest; all when nothing is to be kept, as other
+ *  names are denied, for which some may stand. */
+void lookup_pin_again(struct sandbox *sandbox, bool are_kept);

@@ -282,6 +282,9 @@ static void begin(struct connection *connection)
         refuse(connection, "it was made to the proxy itself");
     } else if (egress_is_blocked(ntohl(connection->address))) {
         refuse(connection, "the address is in a range that nobody may reach");
+    } else if (policy_denies_address(connection->proxy->sandbox->policy, ntohl(connection->address),
+                                     connection->port)) {
+        refuse(connection, "the address is denied");
     } else if (connection->port == PORT_TLS) {
         connection->hello = client_hello_new(house->hellos);
     } else if (connection->port == PORT_HTTP) {
@@ -340,10 +343,12 @@ void proxy_check_again(struct proxy *proxy)
     const struct policy *policy = proxy->sandbox->policy;
     for (struct connection *at = proxy->connections, *next; at != NULL; at = next) {
         next = at->next;
-        if (at->stage == STAGE_OVER || at->name[0] == '\0' || policy_is_public(policy) ||
-            policy_allows(policy, at->name, at->port))
+        bool is_denied = policy_denies_address(policy, ntohl(at->address), at->port);
+        if (at->stage == STAGE_OVER ||
+            (!is_denied && (at->name[0] == '\0' || policy_allows(policy, at->name, at->port))))
             continue;
-        sandbox_refused(proxy->sandbox, "connection to %s: %s is not allowed any more", at->name, at->name);
+        sandbox_refused(proxy->sandbox, "connection to %s: %s is not allowed any more", at->name,
+                        is_denied ? "its address" : at->name);
         connection_free(at);
     }
 }

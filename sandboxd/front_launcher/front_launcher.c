@@ -237,19 +237,32 @@ static bool is_names(const char names[static FRONT_LAUNCHER_NAMES_BYTES])
     return true;
 }
 
+static bool are_nets(const struct fl_net nets[static FRONT_LAUNCHER_NETS], uint32_t count)
+{
+    for (size_t i = 0; i < FRONT_LAUNCHER_NETS; i++) {
+        if (i < count ? !is_net(&nets[i]) : !is_zero((const uint8_t *)&nets[i], sizeof nets[i]))
+            return false;
+    }
+    return count <= FRONT_LAUNCHER_NETS;
+}
+
 static bool check_network(const struct fl_network *network, struct error *err)
 {
-    if (network->mode > FL_NETWORK_ALLOW || network->net_count > FRONT_LAUNCHER_NETS)
+    bool allows = network->net_count > 0 || network->names[0];
+    bool denies = network->denied_count > 0 || network->denied_names[0];
+    if (network->mode > FL_NETWORK_ALLOW || network->reserved != 0)
         return wrong(err, "network");
-    bool is_list = network->mode == FL_NETWORK_ALLOW;
-    if (!is_list && (network->net_count > 0 || network->names[0]))
+    if (network->mode == FL_NETWORK_NONE && denies)
+        return wrong(err, "network: what is denied of nothing");
+    if (network->mode != FL_NETWORK_ALLOW && allows && !denies)
         return wrong(err, "network: a list without mode allow");
-    for (size_t i = 0; i < FRONT_LAUNCHER_NETS; i++) {
-        const struct fl_net *net = &network->nets[i];
-        if (i < network->net_count ? !is_net(net) : !is_zero((const uint8_t *)net, sizeof *net))
-            return wrong(err, "net");
+    if (!are_nets(network->nets, network->net_count) || !are_nets(network->denied, network->denied_count))
+        return wrong(err, "net");
+    for (size_t i = 0; network->mode == FL_NETWORK_PUBLIC && i < network->net_count; i++) {
+        if (network->nets[i].port_to != 0 || network->nets[i].protocol != 0)
+            return wrong(err, "net: an exception has no port");
     }
-    return is_names(network->names) || wrong(err, "names of the network");
+    return (is_names(network->names) && is_names(network->denied_names)) || wrong(err, "names of the network");
 }
 
 static bool check_prepare(const struct fl_prepare *prepare, struct error *err)

@@ -51,8 +51,8 @@ enum front_launcher_type {
     FL_NETWORK, /* where a living sandbox may go from now on; answered with FL_SANDBOX (no descriptors) or FL_REFUSED */
     /* launcher -> front */
     FL_USED,
-    FL_KEPT,    /* the snapshot is durable */
-    FL_DONE,    /* no body */
+    FL_KEPT,     /* the snapshot is durable */
+    FL_DONE,     /* no body */
     FL_TEMPLATE, /* a template of this node; all of them after FL_IDENTITY, and again when they change: the first of a
                     round has `first` set */
     /* front -> launcher */
@@ -104,8 +104,8 @@ struct fl_volume {
 /* Where it may go on the network. Ranges nobody may reach are the launcher's policy: FL_REFUSED. */
 enum fl_network_mode {
     FL_NETWORK_NONE,   /* no way out; zeroed is this */
-    FL_NETWORK_PUBLIC, /* TCP 80 and 443 of public addresses, and DNS */
-    FL_NETWORK_ALLOW   /* `nets` and `names` alone, and DNS of those names */
+    FL_NETWORK_PUBLIC, /* TCP 80 and 443 of public addresses, and DNS, but what is denied */
+    FL_NETWORK_ALLOW   /* `nets` and `names` alone, and DNS of those names, but what is denied */
 };
 
 struct fl_net {
@@ -116,13 +116,19 @@ struct fl_net {
     uint16_t reserved;
 };
 
+/* Of all entries that have an address, or a name, the most specific one decides (egress_rule.h). */
 struct fl_network {
-    uint32_t mode;      /* enum fl_network_mode; other than ALLOW: all that follows is 0 */
-    uint32_t net_count; /* 0..FRONT_LAUNCHER_NETS */
+    uint32_t mode;      /* enum fl_network_mode; NONE: all that follows is 0 */
+    uint32_t net_count; /* 0..FRONT_LAUNCHER_NETS. PUBLIC: `nets` and `names` are without ports, there only when
+                           something is denied, and excepted from that */
     struct fl_net nets[FRONT_LAUNCHER_NETS];
     char names[FRONT_LAUNCHER_NAMES_BYTES]; /* "pypi.org *.example.com github.com:22": entries of egress_rule.h that are
                                                names, a blank between them. Not read by the launcher: for parley-egress
                                              */
+    uint32_t denied_count;                  /* 0..FRONT_LAUNCHER_NETS */
+    uint32_t reserved;
+    struct fl_net denied[FRONT_LAUNCHER_NETS];
+    char denied_names[FRONT_LAUNCHER_NAMES_BYTES]; /* as `names` */
 };
 
 #define FRONT_LAUNCHER_SNAPSHOT_BYTES 32 /* "snp_..." with NUL */

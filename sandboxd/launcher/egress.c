@@ -6,6 +6,7 @@
 #include "shared/base/memory.h"
 #include "shared/base/program.h"
 #include "shared/base/text.h"
+#include "shared/node_protocol/egress_rule.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -257,6 +258,23 @@ bool egress_receive(struct egress *egress, struct error *err)
 
 /* --- sending --- */
 
+/* Behind the names. Both were one list of the same spelling once, and so fit. */
+static bool add_nets(char list[static LAUNCHER_EGRESS_NAMES_BYTES], const struct fl_net *nets, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct fl_net *net = &nets[i];
+        uint16_t port = net->port_from == net->port_to ? net->port_to : 0; /* a range, which nobody makes, is all */
+        const struct egress_rule rule = {
+            .address = net->address, .prefix = net->prefix, .protocol = port ? net->protocol : 0, .port = port};
+        char entry[EGRESS_RULE_BYTES];
+        size_t used = strlen(list);
+        egress_rule_print(&rule, entry);
+        if (!text_format(list + used, LAUNCHER_EGRESS_NAMES_BYTES - used, "%s%s", used ? " " : "", entry))
+            return false;
+    }
+    return true;
+}
+
 /* As it is now; with its sockets when this process does not have them. */
 static bool send_sandbox(struct egress *egress, uint64_t number, struct error *err)
 {
@@ -272,7 +290,11 @@ static bool send_sandbox(struct egress *egress, uint64_t number, struct error *e
     said->number = number;
     said->rules = network_mark(sandbox->network);
     said->mode = rules->mode == FL_NETWORK_PUBLIC ? EG_PUBLIC : EG_ALLOW;
-    memcpy(said->names, rules->names, sizeof said->names);
+    memcpy(said->allow, rules->names, sizeof said->allow);
+    memcpy(said->deny, rules->denied_names, sizeof said->deny);
+    if (rules->denied_count > 0 && (!add_nets(said->allow, rules->nets, rules->net_count) ||
+                                    !add_nets(said->deny, rules->denied, rules->denied_count)))
+        return error_set(err, ERROR_INVALID, "the entries of a sandbox's network are too long");
     if (!launcher_egress_send(egress->process.socket, &message, has_them ? NULL : sockets, has_them ? 0 : EG_FDS, err))
         return false;
     sandbox->egress_process = egress->incarnation;

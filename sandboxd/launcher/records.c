@@ -12,7 +12,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAGIC = 0x50524543 /* PREC */, VERSION = 3, NETWORK_MAGIC = 0x504e4554 /* PNET */, NETWORK_VERSION = 1, COPIES = 2 };
+enum {
+    MAGIC = 0x50524543 /* PREC */,
+    VERSION = 3,
+    NETWORK_MAGIC = 0x504e4554 /* PNET */,
+    NETWORK_VERSION = 2,
+    COPIES = 2
+};
 
 /* No byte of it is padding, for all are summed. */
 _Static_assert(offsetof(struct record, checksum) ==
@@ -191,10 +197,12 @@ bool record_read_network(const char *folder, uint32_t slot, const char *id, stru
         return false;
     struct network_record read = {0};
     memcpy(&read, bytes, size);
-    bool is_whole_one = size == sizeof read && read.magic == NETWORK_MAGIC && read.version == NETWORK_VERSION &&
-                        read.checksum == sum(&read, offsetof(struct network_record, checksum)) && read.slot == slot &&
-                        read.network.mode <= FL_NETWORK_ALLOW && read.network.net_count <= FRONT_LAUNCHER_NETS &&
-                        is_text(read.network.names, sizeof read.network.names) && is_text(read.id, sizeof read.id);
+    bool is_whole_one =
+        size == sizeof read && read.magic == NETWORK_MAGIC && read.version == NETWORK_VERSION &&
+        read.checksum == sum(&read, offsetof(struct network_record, checksum)) && read.slot == slot &&
+        read.network.mode <= FL_NETWORK_ALLOW && read.network.net_count <= FRONT_LAUNCHER_NETS &&
+        read.network.denied_count <= FRONT_LAUNCHER_NETS && is_text(read.network.names, sizeof read.network.names) &&
+        is_text(read.network.denied_names, sizeof read.network.denied_names) && is_text(read.id, sizeof read.id);
     if (!is_whole_one)
         return error_set(err, ERROR_INVALID, "record %s is damaged", path);
     if (strcmp(read.id, id) != 0)

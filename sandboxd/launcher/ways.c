@@ -43,8 +43,11 @@ bool sandboxes_wall(struct sandboxes *all, struct sandbox *sandbox, const struct
         return error_set(err, ERROR_INTERNAL, "this node has no networks");
     if (!apply(all, sandbox, network, err))
         return false;
-    log_info("launcher", "network sandbox=%s slot=%" PRIu32 " egress=%s nets=%" PRIu32 " names=%s", sandbox->record.id,
-             sandbox->record.slot, mode_name(network), network->net_count, network->names);
+    log_info("launcher",
+             "network sandbox=%s slot=%" PRIu32 " egress=%s nets=%" PRIu32 " names=%s denied_nets=%" PRIu32
+             " denied_names=%s",
+             sandbox->record.id, sandbox->record.slot, mode_name(network), network->net_count, network->names,
+             network->denied_count, network->denied_names);
     return true;
 }
 

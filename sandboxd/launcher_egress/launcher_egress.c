@@ -72,9 +72,10 @@ static bool check_sandbox(const struct eg_sandbox *sandbox, size_t fd_count, str
         return wrong(err, "sandbox");
     if (sandbox->mode != EG_PUBLIC && sandbox->mode != EG_ALLOW)
         return wrong(err, "mode");
-    if (!is_text(sandbox->names, sizeof sandbox->names, "_-.*: "))
+    if (!is_text(sandbox->allow, sizeof sandbox->allow, "_-.*:/ ") ||
+        !is_text(sandbox->deny, sizeof sandbox->deny, "_-.*:/ "))
         return wrong(err, "names");
-    if (sandbox->mode == EG_PUBLIC && sandbox->names[0] != '\0')
+    if (sandbox->mode == EG_PUBLIC && sandbox->allow[0] != '\0' && sandbox->deny[0] == '\0')
         return wrong(err, "names of a sandbox that may reach all");
     return fd_count == 0 || fd_count == EG_FDS || wrong(err, "count of descriptors");
 }

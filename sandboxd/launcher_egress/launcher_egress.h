@@ -14,7 +14,7 @@
 
 #define LAUNCHER_EGRESS_ENVIRONMENT "PARLEY_EGRESS_FD"
 #define LAUNCHER_EGRESS_ID_BYTES    32
-#define LAUNCHER_EGRESS_NAMES_BYTES 8192 /* all names of a sandbox, a blank between them */
+#define LAUNCHER_EGRESS_NAMES_BYTES 8192 /* all entries of a list of a sandbox, a blank between them */
 #define LAUNCHER_EGRESS_SERVERS     3
 
 enum launcher_egress_type {
@@ -59,8 +59,10 @@ struct eg_sandbox {
     uint64_t number;                         /* names it here; never reused */
     uint32_t mode;                           /* enum launcher_egress_mode */
     uint32_t rules;                          /* names these rules, in what is asked under them */
-    char names[LAUNCHER_EGRESS_NAMES_BYTES]; /* EG_ALLOW: "pypi.org *.example.com github.com:22" (egress_rule.h), may be
-                                                empty; EG_PUBLIC: empty */
+    char allow[LAUNCHER_EGRESS_NAMES_BYTES]; /* EG_ALLOW: "pypi.org *.example.com github.com:22" (egress_rule.h), may be
+                                                empty; EG_PUBLIC: what is excepted from `deny`. With `deny` networks
+                                                too: "203.0.113.0/24" */
+    char deny[LAUNCHER_EGRESS_NAMES_BYTES];  /* names and networks; may be empty */
 };
 
 struct eg_gone {

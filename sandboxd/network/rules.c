@@ -4,8 +4,10 @@
 
 #include <inttypes.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 
 static const uint64_t SECOND = 1000000000;
+enum { VERDICT_BYTES = 64 };
 
 #define QUAD_FORMAT   "%u.%u.%u.%u"
 #define QUAD(address) (address) >> 24, (address) >> 16 & 255U, (address) >> 8 & 255U, (address)&255U
@@ -47,22 +49,86 @@ static void put_host_addresses(struct text *to, const struct rules_sandbox *rule
     end_elements(to, rules->host_count);
 }
 
-/* A rule each: networks may lie in one another, which a set of intervals does not take. */
-static void put_nets(struct text *to, const struct rules_sandbox *rules, bool is_out)
+/* What becomes of what a network has, in the three places where it is asked. */
+struct nets_chain {
+    const char *name, *end; /* "d" or "s": the end of a packet that is looked at */
+    const char *denied, *allowed;
+};
+
+struct listed_net {
+    const struct fl_net *net;
+    bool is_denied;
+};
+
+static int compare_nets(const void *a, const void *b)
 {
-    const char *end = is_out ? "d" : "s";
-    text_append_format(to, "chain nets_%s {\n", is_out ? "out" : "in");
-    for (size_t i = 0; i < rules->network->net_count; i++) {
-        const struct fl_net *net = &rules->network->nets[i];
+    const struct listed_net *first = a, *second = b;
+    const struct fl_net *x = first->net, *y = second->net;
+    if (x->prefix != y->prefix)
+        return y->prefix - x->prefix;
+    if ((x->port_to != 0) != (y->port_to != 0))
+        return x->port_to != 0 ? -1 : 1;
+    if ((x->protocol != 0) != (y->protocol != 0))
+        return x->protocol != 0 ? -1 : 1;
+    return second->is_denied - first->is_denied;
+}
+
+/* The most specific first: the first one that has an address and port decides. */
+static size_t list_nets(const struct fl_network *network, struct listed_net list[static 2 * FRONT_LAUNCHER_NETS])
+{
+    size_t count = 0;
+    for (size_t i = 0; i < network->net_count; i++)
+        list[count++] = (struct listed_net){.net = &network->nets[i]};
+    for (size_t i = 0; i < network->denied_count; i++)
+        list[count++] = (struct listed_net){.net = &network->denied[i], .is_denied = true};
+    qsort(list, count, sizeof list[0], compare_nets);
+    return count;
+}
+
+/* A rule each: networks may lie in one another, which a set of intervals does not take. */
+static void put_nets(struct text *to, const struct rules_sandbox *rules, const struct nets_chain *chain)
+{
+    struct listed_net list[2 * FRONT_LAUNCHER_NETS];
+    size_t count = list_nets(rules->network, list);
+    text_append_format(to, "chain nets_%s {\n", chain->name);
+    for (size_t i = 0; i < count; i++) {
+        const struct fl_net *net = list[i].net;
         const char *protocol = net->protocol == IPPROTO_TCP   ? "tcp"
                                : net->protocol == IPPROTO_UDP ? "udp"
                                                               : "{ tcp, udp }";
         unsigned last = net->port_to ? net->port_to : UINT16_MAX;
-        text_append_format(
-            to, "ip %saddr " QUAD_FORMAT "/%u meta l4proto %s th %sport %u-%u ct mark set %" PRIu32 " accept\n", end,
-            QUAD(net->address), net->prefix, protocol, end, (unsigned)net->port_from, last, rules->mark);
+        text_append_format(to, "ip %saddr " QUAD_FORMAT "/%u meta l4proto %s th %sport %u-%u %s\n", chain->end,
+                           QUAD(net->address), net->prefix, protocol, chain->end, (unsigned)net->port_from, last,
+                           list[i].is_denied ? chain->denied : chain->allowed);
     }
     text_append_string(to, "}\n");
+}
+
+static void name_verdict(const struct rules_sandbox *rules, char to[static VERDICT_BYTES])
+{
+    (void)!text_format(to, VERDICT_BYTES, "ct mark set %" PRIu32 " accept", rules->mark);
+}
+
+/* In mode public what is allowed is only excepted from what is denied: what follows decides. */
+static void put_all_nets(struct text *to, const struct rules_sandbox *rules)
+{
+    char verdict[VERDICT_BYTES];
+    name_verdict(rules, verdict);
+    bool is_public = rules->network->mode == FL_NETWORK_PUBLIC;
+    const char *accept = is_public ? "return" : verdict, *spare = is_public ? "return" : "accept";
+    const struct nets_chain chains[] = {
+        {"out", "d", "goto refuse", accept},
+        {"in", "s", "drop", accept},
+        {"spared", "d", "accept", spare}}; /* what goes the straight way, or is refused there */
+    for (size_t i = 0; i < sizeof chains / sizeof chains[0]; i++)
+        put_nets(to, rules, &chains[i]);
+}
+
+/* Whether 80 and 443 go by the proxy: where names are allowed, or denied. */
+static bool has_detour(const struct fl_network *network)
+{
+    return network->mode == FL_NETWORK_ALLOW ||
+           (network->mode == FL_NETWORK_PUBLIC && network->denied_names[0] != '\0');
 }
 
 /* A pin lives on for whole seconds, one more rather than one less. */
@@ -99,16 +165,17 @@ static void put_untracked(struct text *to)
                        QUAD(RULES_LOCAL), RULES_PROXY_PORT);
 }
 
-static void put_detour(struct text *to)
+static void put_detour(struct text *to, const struct rules_sandbox *rules)
 {
     text_append_format(to,
                        "chain detour { type nat hook output priority -100; policy accept;\n"
                        "oifname \"lo\" accept\n"
                        "ip daddr @blocked accept\n"
                        "ip daddr @host accept\n"
-                       "jump nets_out\n"
-                       "tcp dport { 80, 443 } ip daddr . tcp dport @pins dnat ip to " QUAD_FORMAT ":%u\n}\n",
-                       QUAD(RULES_LOCAL), RULES_PROXY_PORT);
+                       "jump nets_spared\n"
+                       "tcp dport { 80, 443 } %sdnat ip to " QUAD_FORMAT ":%u\n}\n",
+                       rules->network->mode == FL_NETWORK_ALLOW ? "ip daddr . tcp dport @pins " : "", QUAD(RULES_LOCAL),
+                       RULES_PROXY_PORT);
 }
 
 /* A packet is judged by the rules that are in force when it passes: those of flows that these rules have let through
@@ -116,20 +183,23 @@ static void put_detour(struct text *to)
 static void put_judgement(struct text *to, const struct rules_sandbox *rules, bool is_out)
 {
     const char *end = is_out ? "d" : "s";
-    char verdict[64];
-    (void)!text_format(verdict, sizeof verdict, "ct mark set %" PRIu32 " accept", rules->mark);
-    if (rules->network->mode == FL_NETWORK_PUBLIC)
+    char verdict[VERDICT_BYTES];
+    name_verdict(rules, verdict);
+    if (rules->network->mode == FL_NETWORK_NONE)
+        return;
+    text_append_format(to, "jump nets_%s\n", is_out ? "out" : "in");
+    if (rules->network->mode == FL_NETWORK_PUBLIC &&
+        !has_detour(rules->network)) /* else all that it may is the proxy's */
         text_append_format(to, "tcp %sport { 53, 80, 443 } %s\nudp %sport 53 %s\n", end, verdict, end, verdict);
     if (rules->network->mode != FL_NETWORK_ALLOW)
         return;
-    text_append_format(to, "jump nets_%s\n", is_out ? "out" : "in");
     text_append_format(to, "tcp %sport != { 80, 443 } ip %saddr . tcp %sport @pins %s\n", end, end, end, verdict);
 }
 
 static void put_output(struct text *to, const struct rules_sandbox *rules)
 {
     text_append_string(to, "chain output { type filter hook output priority 0; policy drop;\noifname \"lo\" accept\n");
-    if (rules->network->mode == FL_NETWORK_ALLOW) /* the device that is shown is still the one from before the detour */
+    if (has_detour(rules->network)) /* the device that is shown is still the one from before the detour */
         text_append_format(to, "ip daddr " QUAD_FORMAT " tcp dport %u ct status dnat accept\n", QUAD(RULES_LOCAL),
                            RULES_PROXY_PORT);
     text_append_format(to,
@@ -164,12 +234,11 @@ void rules_sandbox(struct text *to, const struct rules_sandbox *rules)
     text_append_string(to, "table inet parley {\n");
     put_refuse(to);
     put_host_addresses(to, rules);
-    put_nets(to, rules, true);
-    put_nets(to, rules, false);
+    put_all_nets(to, rules);
     put_pins(to, rules);
     put_untracked(to);
-    if (rules->network->mode == FL_NETWORK_ALLOW)
-        put_detour(to);
+    if (has_detour(rules->network))
+        put_detour(to, rules);
     put_output(to, rules);
     put_input(to, rules);
     text_append_string(to, "}\n");

@@ -182,8 +182,9 @@ static bool put_rules(struct network *network, const struct fl_network *rules, u
 {
     uint32_t host[HOST_ADDRESSES_MAX];
     struct text commands = {0};
-    bool same_names =
-        network->rules && network->rules->mode == rules->mode && strcmp(network->rules->names, rules->names) == 0;
+    const struct fl_network *before = network->rules;
+    bool same_names = before && before->mode == rules->mode && strcmp(before->names, rules->names) == 0 &&
+                      strcmp(before->denied_names, rules->denied_names) == 0;
     struct rules_sandbox wall = {.network = rules,
                                  .host = host,
                                  .pins = network->pins,

@@ -120,6 +120,8 @@ static bool read_node(const json_t *body, struct error *err)
     bool has_network = node_network_read(json_object_get(body, "network"), &network, err);
     if (has_network)
         require(network.mode <= FL_NETWORK_ALLOW && network.net_count <= FRONT_LAUNCHER_NETS &&
+                network.denied_count <= FRONT_LAUNCHER_NETS &&
+                memchr(network.denied_names, '\0', sizeof network.denied_names) != NULL &&
                 memchr(network.names, '\0', sizeof network.names) != NULL);
     return has_limits && has_network;
 }

@@ -91,29 +91,62 @@ static size_t answer_of(const char *name, const char *const *records, uint8_t *t
 
 #define ANSWER(name, ...) answer_of(name, (const char *const[]){__VA_ARGS__, NULL}, data, sizeof data)
 
+static bool denies(void *cookie, const char *name)
+{
+    return cookie != NULL && strcmp(cookie, name) == 0;
+}
+
+static bool read_denying(struct dns_addresses *to, const char *name, const void *data, size_t size, char *denied)
+{
+    return dns_addresses_read(to, name, data, size, denies, denied);
+}
+
+static bool read_addresses(struct dns_addresses *to, const char *name, const void *data, size_t size)
+{
+    return read_denying(to, name, data, size, NULL);
+}
+
+/* A name that stands for a denied one, at any step, in any case. */
+static void test_denied_aliases(void)
+{
+    char bad[] = "bad.test", other[] = "other.test";
+    uint8_t data[4096];
+    struct dns_addresses got;
+    size_t size = ANSWER("a.test.", "a.test. 10 IN CNAME b.test.", "b.test. 10 IN CNAME BAD.Test.",
+                         "bad.test. 10 IN CNAME d.test.", "d.test. 20 IN A 203.0.113.9");
+    CHECK(read_denying(&got, "a.test", data, size, other) && got.rcode == DNS_OK && got.count == 1);
+    CHECK(read_denying(&got, "a.test", data, size, bad) && got.rcode == DNS_REFUSED && got.count == 0);
+    size = ANSWER("a.test.", "a.test. 10 IN CNAME bad.test.", "bad.test. 20 IN A 203.0.113.9");
+    CHECK(read_denying(&got, "a.test", data, size, bad) && got.rcode == DNS_REFUSED && got.count == 0);
+    size = ANSWER("a.test.", "a.test. 10 IN CNAME bad.test.");
+    CHECK(read_denying(&got, "a.test", data, size, bad) && got.rcode == DNS_REFUSED);
+    size = ANSWER("a.test.", "a.test. 10 IN A 203.0.113.9", "x.test. 10 IN CNAME bad.test."); /* not on its way */
+    CHECK(read_denying(&got, "a.test", data, size, bad) && got.rcode == DNS_OK && got.count == 1);
+}
+
 static void test_answers(void)
 {
     uint8_t data[4096];
     struct dns_addresses got;
     size_t size = ANSWER("good.test.", "good.test. 60 IN A 203.0.113.7", "evil.test. 9 IN A 203.0.113.66",
                          "good.test. 50 IN A 203.0.113.8");
-    CHECK(dns_addresses_read(&got, "good.test", data, size));
+    CHECK(read_addresses(&got, "good.test", data, size));
     CHECK(got.rcode == DNS_OK && got.count == 2 && got.ttl_s == 50 && got.addresses[0] == inet_addr("203.0.113.7") &&
           got.addresses[1] == inet_addr("203.0.113.8"));
-    CHECK(!dns_addresses_read(&got, "evil.test", data, size)); /* about another name */
+    CHECK(!read_addresses(&got, "evil.test", data, size)); /* about another name */
     size =
         ANSWER("a.test.", "b.test. 20 IN A 203.0.113.9", "a.test. 10 IN CNAME c.test.", "C.TEST. 90 IN CNAME b.test.");
-    CHECK(dns_addresses_read(&got, "a.test", data, size) && got.count == 1 && got.ttl_s == 10);
+    CHECK(read_addresses(&got, "a.test", data, size) && got.count == 1 && got.ttl_s == 10);
     size = ANSWER("a.test.", "a.test. 1 IN CNAME b.test.", "b.test. 1 IN CNAME a.test.");
-    CHECK(dns_addresses_read(&got, "a.test", data, size) && got.count == 0 && got.rcode == DNS_OK);
+    CHECK(read_addresses(&got, "a.test", data, size) && got.count == 0 && got.rcode == DNS_OK);
     size = ANSWER("a.test.", "a.test. 1 IN AAAA ::ffff:10.0.0.1", "a.test. 1 IN TXT \"x\"");
-    CHECK(dns_addresses_read(&got, "a.test", data, size) && got.count == 0);
+    CHECK(read_addresses(&got, "a.test", data, size) && got.count == 0);
     data[3] = 3;
-    CHECK(dns_addresses_read(&got, "a.test", data, size) && got.rcode == DNS_NXDOMAIN);
+    CHECK(read_addresses(&got, "a.test", data, size) && got.rcode == DNS_NXDOMAIN);
     data[3] = 5;
-    CHECK(dns_addresses_read(&got, "a.test", data, size) && got.rcode == DNS_SERVFAIL);
+    CHECK(read_addresses(&got, "a.test", data, size) && got.rcode == DNS_SERVFAIL);
     data[2] = 1; /* a query */
-    CHECK(!dns_addresses_read(&got, "a.test", data, size) && !dns_addresses_read(&got, "a.test", data, 11));
+    CHECK(!read_addresses(&got, "a.test", data, size) && !read_addresses(&got, "a.test", data, 11));
 }
 
 static bool keep(uint32_t address)
@@ -133,7 +166,7 @@ static void test_replies(void)
     CHECK(size > sizeof QUERY && out[0] == 0x12 && out[1] == 0x34 && out[2] == 0x81 && out[3] == 0x80);
     CHECK(memcmp(out + 12, QUERY + 12, sizeof QUERY - 13) == 0); /* the question as it was asked */
     struct dns_addresses got;
-    CHECK(dns_addresses_read(&got, "good.test", out, size) && got.count == 2 && got.ttl_s == 30);
+    CHECK(read_addresses(&got, "good.test", out, size) && got.count == 2 && got.ttl_s == 30);
     CHECK(dns_reply_write(out, query.udp_bytes, &query, DNS_REFUSED, NULL) == sizeof QUERY - 1 && (out[3] & 15) == 5);
     CHECK(dns_reply_write(out, sizeof QUERY, &query, DNS_OK, &addresses) == sizeof QUERY - 1 && (out[2] & 2)); /* TC */
     CHECK(dns_reply_write(out, 11, &query, DNS_OK, &addresses) == 0);
@@ -158,6 +191,7 @@ int main(void)
     test_queries();
     test_broken_queries();
     test_answers();
+    test_denied_aliases();
     test_replies();
     return check_done();
 }

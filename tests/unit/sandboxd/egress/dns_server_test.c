@@ -124,6 +124,40 @@ static void test_public(void)
     CHECK(rig.questions > questions);
 }
 
+/* Denied in any spelling, by what stands for it, and by its addresses; what is more specific decides. */
+static void test_denied(void)
+{
+    unsigned pins = rig.pins;
+    rig_denied = "good.test *.wild.test deep.test 203.0.113.12 mail.test:25";
+    rig_new_sandbox(&rig, 21, EG_PUBLIC, "a.wild.test");
+    unsigned questions = rig.questions;
+    TELLS("good.test", A, "5");
+    TELLS("GOOD.Test.", A, "5");
+    TELLS("good.test", MX, "5");
+    TELLS("good.test", ANY, "5");
+    TELLS("b.wild.test", A, "5");
+    TELLS("deep.test", AAAA, "5");
+    CHECK(rig.questions == questions); /* asked of nobody */
+    TELLS("a.wild.test", A, "0 203.0.113.11");
+    TELLS("rebind.test", A, "0 203.0.113.9");
+    TELLS("alias.test", A, "5"); /* stands for deep.test */
+    TELLS("ssh.test", A, "0");   /* its one address is denied */
+    TELLS("mail.test", MX, "0 5");
+    TELLS("xgood.test", A, "3");
+    CHECK(rig.pins == pins);
+    rig_say_sandbox(&rig, 21, EG_ALLOW, "good.test:22 *.wild.test a.wild.test alias.test rebind.test mail.test", NULL);
+    TELLS_SOON("alias.test", A, "5");
+    TELLS("good.test", A, "0 203.0.113.7"); /* port 22 alone is more specific */
+    pthread_mutex_lock(&rig.mutex);
+    CHECK(rig.last_pin.ports[0] == 22 && rig.last_pin.ports[1] == 0);
+    pthread_mutex_unlock(&rig.mutex);
+    TELLS("a.wild.test", A, "0 203.0.113.11");
+    TELLS("b.wild.test", A, "5");
+    rig_denied = "";
+    rig_say_sandbox(&rig, 21, EG_PUBLIC, "", NULL);
+    TELLS_SOON("b.wild.test", A, "3");
+}
+
 static ssize_t receive_all(int fd, uint8_t *to, size_t size)
 {
     size_t had = 0;
@@ -266,6 +300,7 @@ int main(void)
     test_rebinding();
     test_pins();
     test_public();
+    test_denied();
     test_tcp();
     test_many_by_tcp();
     test_flood();

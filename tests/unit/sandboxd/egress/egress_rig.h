@@ -214,6 +214,9 @@ static inline void *rig_launcher(void *cookie)
     return NULL;
 }
 
+/* What the sandboxes that are told of next deny. */
+static const char *rig_denied = "";
+
 static inline void rig_say_sandbox(struct rig *rig, uint64_t number, enum launcher_egress_mode mode, const char *names,
                                    const int *fds)
 {
@@ -222,7 +225,8 @@ static inline void rig_say_sandbox(struct rig *rig, uint64_t number, enum launch
     rig->rules++;
     message.as.sandbox = (struct eg_sandbox){
         .id = "sbx_0123456789abcdefghij", .number = number, .mode = mode, .rules = (uint32_t)rig->rules};
-    memcpy(message.as.sandbox.names, names, strlen(names));
+    memcpy(message.as.sandbox.allow, names, strlen(names));
+    memcpy(message.as.sandbox.deny, rig_denied, strlen(rig_denied));
     CHECK(launcher_egress_send(rig->line, &message, fds, fds ? EG_FDS : 0, &err));
 }
 

@@ -300,6 +300,61 @@ static void test_changed_rules(void)
     }
 }
 
+/* Everywhere, but to names and addresses that are denied. */
+static void test_denied(void)
+{
+    char got[512], hello[4096];
+    rig_denied = "good.test *.wild.test deep.test 203.0.113.8";
+    rig_new_sandbox(&rig, RIG_SANDBOX, EG_PUBLIC, "a.wild.test");
+    go_to("203.0.113.9", 443);
+    size_t size = hello_of("Rebind.Test", hello, sizeof hello);
+    check_through(hello, size, "203.0.113.9"); /* a name that nobody denies, at its address, as yet unasked */
+    go_to("203.0.113.7", 443);
+    CHECK(check_cut(hello, size, got, sizeof got) == 7); /* at the address of a denied one */
+    size = hello_of("GOOD.test", hello, sizeof hello);
+    CHECK(check_cut(hello, size, got, sizeof got) == 7);
+    size = hello_of(NULL, hello, sizeof hello); /* by the address alone */
+    CHECK(check_cut(hello, size, got, sizeof got) == 7);
+    size = hello_of("alias.test", hello, sizeof hello); /* stands for deep.test */
+    go_to("203.0.113.10", 443);
+    CHECK(check_cut(hello, size, got, sizeof got) == 7);
+    size = hello_of("also.test", hello, sizeof hello);
+    go_to("203.0.113.8", 443);
+    CHECK(check_cut(hello, size, got, sizeof got) == 7); /* a denied address, under whatever name */
+    size = hello_of("a.wild.test", hello, sizeof hello);
+    go_to("203.0.113.11", 443);
+    check_through(hello, size, "203.0.113.11");
+    go_to("203.0.113.7", 80);
+    CHECK(CUT(GET("good.test")) > 0 && CUT(GET("Good.Test.")) > 0 && CUT(GET("203.0.113.7")) > 0);
+    CHECK(CUT("GET http://good.test/ HTTP/1.1\r\nHost: rebind.test\r\n\r\n") > 0);
+    CHECK(CUT("GET / HTTP/1.0\r\n\r\n") > 0);
+    pthread_mutex_lock(&rig.mutex);
+    CHECK(rig.last_pin.rules != rig.rules); /* nothing was pinned */
+    pthread_mutex_unlock(&rig.mutex);
+}
+
+/* A connection that other rules deny is cut; by its name, and by its address. */
+static void test_denied_later(void)
+{
+    static const char *const RULES[] = {"rebind.test", "203.0.113.0/24"};
+    char got[512];
+    for (size_t i = 0; i < sizeof RULES / sizeof RULES[0]; i++) {
+        rig_denied = "good.test";
+        rig_say_sandbox(&rig, RIG_SANDBOX, EG_PUBLIC, "", NULL);
+        go_to("203.0.113.9", 80);
+        int client = rig_connect(rig.proxy);
+        say(client, GET("rebind.test"), sizeof GET("rebind.test") - 1);
+        int server = accept_web();
+        CHECK(receive_up_to(server, got, sizeof GET("rebind.test") - 1) == sizeof GET("rebind.test") - 1);
+        rig_denied = RULES[i];
+        rig_say_sandbox(&rig, RIG_SANDBOX, EG_PUBLIC, "", NULL);
+        CHECK(receive_up_to(client, got, 1) == 0 && receive_up_to(server, got, 1) == 0);
+        close(client);
+        close(server);
+    }
+    rig_denied = "";
+}
+
 int main(void)
 {
     rig_start(&rig);
@@ -314,6 +369,8 @@ int main(void)
     test_many();
     test_bulk();
     test_changed_rules();
+    test_denied();
+    test_denied_later();
     rig_stop(&rig);
     return check_done();
 }

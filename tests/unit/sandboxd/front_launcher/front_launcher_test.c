@@ -235,18 +235,59 @@ static void test_network(void)
     network = (struct fl_network){.mode = FL_NETWORK_ALLOW, .nets[3].prefix = 1}; /* hidden behind the count */
     CHECK(!network_passes(&network));
     CHECK(net_passes((struct fl_net){.address = 0xCB007100, .prefix = 24}) && net_passes((struct fl_net){0}));
-    CHECK(net_passes((struct fl_net){.address = 0xCB007107, .prefix = 32, .protocol = 17, .port_from = 1, .port_to = 65535}));
-    CHECK(!net_passes((struct fl_net){.address = 0xCB007107, .prefix = 24}) && !net_passes((struct fl_net){.prefix = 33}));
+    CHECK(net_passes(
+        (struct fl_net){.address = 0xCB007107, .prefix = 32, .protocol = 17, .port_from = 1, .port_to = 65535}));
+    CHECK(!net_passes((struct fl_net){.address = 0xCB007107, .prefix = 24}) &&
+          !net_passes((struct fl_net){.prefix = 33}));
     CHECK(!net_passes((struct fl_net){.protocol = 1}) && !net_passes((struct fl_net){.port_from = 2, .port_to = 1}));
     CHECK(!net_passes((struct fl_net){.port_to = 1}) && !net_passes((struct fl_net){.reserved = 1}));
     CHECK(names_pass("pypi.org *.x-1.example github.com:22") && names_pass(""));
     CHECK(!names_pass("PyPI.org") && !names_pass(" a.b") && !names_pass("a.b ") && !names_pass("a.b  c.d"));
-    CHECK(!names_pass("a.b\n") && !names_pass("a;b") && !names_pass("a\"b") && !names_pass("{") && !names_pass("a\xc3\xa4"));
+    CHECK(!names_pass("a.b\n") && !names_pass("a;b") && !names_pass("a\"b") && !names_pass("{") &&
+          !names_pass("a\xc3\xa4"));
     memset(network.names, 'a', sizeof network.names); /* no end */
     network.nets[3].prefix = 0;
     CHECK(!network_passes(&network));
     network.names[sizeof network.names - 1] = '\0';
     CHECK(network_passes(&network));
+}
+
+static void test_denied(void)
+{
+    const struct fl_network some = {.mode = FL_NETWORK_PUBLIC,
+                                    .net_count = 1,
+                                    .nets = {{.address = 0xCB007107, .prefix = 32}},
+                                    .names = "good.bad.org",
+                                    .denied_count = 1,
+                                    .denied = {{.address = 0xCB007100, .prefix = 24, .port_from = 53, .port_to = 53}},
+                                    .denied_names = "*.bad.org"};
+    struct fl_network network = some;
+    CHECK(network_passes(&network));
+    network.mode = FL_NETWORK_ALLOW;
+    CHECK(network_passes(&network));
+    network.mode = FL_NETWORK_NONE;
+    CHECK(!network_passes(&network));
+    network = some;
+    network.nets[0].port_from = network.nets[0].port_to = 22; /* an exception has none */
+    CHECK(!network_passes(&network));
+    network = some;
+    network.denied_count = 2;
+    network.denied[1].prefix = 33;
+    CHECK(!network_passes(&network));
+    network.denied_count = FRONT_LAUNCHER_NETS + 1;
+    CHECK(!network_passes(&network));
+    network = some;
+    network.denied[5].prefix = 1; /* hidden behind the count */
+    CHECK(!network_passes(&network));
+    network = some;
+    network.denied_names[0] = ';';
+    CHECK(!network_passes(&network));
+    network = some;
+    memset(network.denied_names, 'a', sizeof network.denied_names); /* no end */
+    CHECK(!network_passes(&network));
+    network = some;
+    network.reserved = 1;
+    CHECK(!network_passes(&network));
 }
 
 static void test_paths_and_errors(void)
@@ -318,8 +359,9 @@ static void test_over_a_socket(void)
 /* Whatever the negotiator gives as a reason: a front that passes it on must not be ended for it. */
 static void test_reasons(void)
 {
-    static const char *const REASONS[] = {"deleted", "", "failed: the sandbox is not ready yet; try again", "\n\033[2J\xff\"",
-                                          "a reason that is far longer than the sixty-three bytes that a message has for it"};
+    static const char *const REASONS[] = {
+        "deleted", "", "failed: the sandbox is not ready yet; try again", "\n\033[2J\xff\"",
+        "a reason that is far longer than the sixty-three bytes that a message has for it"};
     for (size_t i = 0; i < sizeof REASONS / sizeof *REASONS; i++) {
         struct front_launcher_message message = {.type = FL_DESTROY, .request = 7};
         memcpy(message.as.destroy.id, ID, sizeof ID);
@@ -343,6 +385,7 @@ int main(void)
     test_env();
     test_env_add();
     test_network();
+    test_denied();
     test_paths_and_errors();
     test_over_a_socket();
     return check_done();

@@ -25,7 +25,7 @@ static struct launcher_egress_message sandbox_of(uint32_t mode, const char *name
 {
     struct launcher_egress_message message = {.type = EG_SANDBOX};
     message.as.sandbox = (struct eg_sandbox){.id = "sbx_0123456789abcdefghij", .number = 7, .mode = mode};
-    memcpy(message.as.sandbox.names, names, strlen(names));
+    memcpy(message.as.sandbox.allow, names, strlen(names));
     return message;
 }
 
@@ -122,15 +122,23 @@ static void test_sandbox(void)
     CHECK(!passes(&message, 0, EG_FROM_LAUNCHER));
     message = sandbox_of(EG_ALLOW, "");
     CHECK(passes(&message, 0, EG_FROM_LAUNCHER));
+    message = sandbox_of(EG_PUBLIC, "good.bad.org 203.0.113.7");
+    memcpy(message.as.sandbox.deny, "*.bad.org 203.0.113.0/24:53/udp", 32);
+    CHECK(passes(&message, 0, EG_FROM_LAUNCHER));
+    message.as.sandbox.deny[3] = '\n';
+    CHECK(!passes(&message, 0, EG_FROM_LAUNCHER));
+    message = sandbox_of(EG_PUBLIC, "");
+    message.as.sandbox.deny[100] = 'y'; /* behind the end */
+    CHECK(!passes(&message, 0, EG_FROM_LAUNCHER));
     message = sandbox_of(EG_ALLOW, "a\nb");
     CHECK(!passes(&message, 0, EG_FROM_LAUNCHER));
     message = sandbox_of(3, "");
     CHECK(!passes(&message, 0, EG_FROM_LAUNCHER));
     message = sandbox_of(EG_ALLOW, "x");
-    memset(message.as.sandbox.names, 'a', sizeof message.as.sandbox.names); /* no NUL */
+    memset(message.as.sandbox.allow, 'a', sizeof message.as.sandbox.allow); /* no NUL */
     CHECK(!passes(&message, 0, EG_FROM_LAUNCHER));
     message = sandbox_of(EG_ALLOW, "x");
-    message.as.sandbox.names[100] = 'y'; /* behind the end */
+    message.as.sandbox.allow[100] = 'y'; /* behind the end */
     CHECK(!passes(&message, 0, EG_FROM_LAUNCHER));
     message = sandbox_of(EG_ALLOW, "x");
     message.as.sandbox.number = 0;

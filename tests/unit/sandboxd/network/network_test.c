@@ -241,6 +241,59 @@ static void test_pins(struct networks *all, int far_ssh)
     CHECK(network_apply(network, where, &more, &err) && connect_from(where, all->home, FAR, 22) == ECONNREFUSED);
 }
 
+/* Everywhere but there, by address; the most specific network decides. With a denied name 80 and 443 are the proxy's,
+ * and nothing goes the straight way. */
+static void test_denied(struct networks *all)
+{
+    struct error err = {0};
+    AUTO_FD int where = networks_take(all, &err);
+    AUTO(network) *network = network_new(all, 10);
+    struct fl_network rules = {.mode = FL_NETWORK_PUBLIC, .denied_count = 1};
+    rules.denied[0] = (struct fl_net){.address = 0xCB007200, .prefix = 24};
+    CHECK(network_apply(network, where, &rules, &err) && connect_from(where, all->home, FAR, 80) == 0);
+    rules.denied[0].address = 0xCB007100;
+    CHECK(network_apply(network, where, &rules, &err) && connect_from(where, all->home, FAR, 80) == ECONNREFUSED);
+    rules.nets[0] = (struct fl_net){.address = FAR, .prefix = 32};
+    rules.net_count = 1;
+    CHECK(network_apply(network, where, &rules, &err) && connect_from(where, all->home, FAR, 80) == 0);
+    CHECK(connect_from(where, all->home, FAR, 22) == ECONNREFUSED); /* an exception opens nothing more */
+    rules.denied[1] = (struct fl_net){.address = FAR, .prefix = 32, .port_from = 80, .port_to = 80};
+    rules.denied_count = 2;
+    CHECK(network_apply(network, where, &rules, &err) && connect_from(where, all->home, FAR, 80) == ECONNREFUSED);
+    rules.mode = FL_NETWORK_ALLOW;
+    CHECK(network_apply(network, where, &rules, &err) && connect_from(where, all->home, FAR, 80) == ECONNREFUSED);
+    CHECK(connect_from(where, all->home, FAR, 22) == 0);
+    rules = (struct fl_network){.mode = FL_NETWORK_ALLOW, .names = "a.example", .denied_count = 1};
+    rules.denied[0] = (struct fl_net){.address = FAR, .prefix = 32};
+    uint64_t now = clock_boot_ns() + 5000 * SECOND; /* test_pins has spent the rate of all before it */
+    CHECK(network_apply(network, where, &rules, &err) && pin(network, FAR, 22, 60, now, &err));
+    CHECK(connect_from(where, all->home, FAR, 22) == ECONNREFUSED); /* pinned, and denied */
+}
+
+static void test_denied_names(struct networks *all)
+{
+    struct error err = {0};
+    AUTO_FD int where = networks_take(all, &err);
+    AUTO(network) *network = network_new(all, 11);
+    struct fl_network rules = {.mode = FL_NETWORK_PUBLIC, .denied_names = "bad.example"};
+    CHECK(network_apply(network, where, &rules, &err) && network_sockets(network));
+    AUTO_FD int proxy = dup(network_sockets(network)[2]);
+    CHECK(connect_from(where, all->home, FAR, 80) == 0 && connect_from(where, all->home, 0x08080808, 443) == 0);
+    for (int i = 0; i < 2; i++) { /* both were turned to the proxy */
+        AUTO_FD int turned = accept4(proxy, NULL, NULL, SOCK_CLOEXEC);
+        CHECK(turned >= 0);
+    }
+    CHECK(connect_from(where, all->home, FAR, 53) == ECONNREFUSED);
+    CHECK(connect_from(where, all->home, OWN, 80) == ECONNREFUSED);
+    CHECK(connect_from(where, all->home, 0x0A000001, 80) == ECONNREFUSED);
+    rules.denied_count = 1;
+    rules.denied[0] = (struct fl_net){.address = FAR, .prefix = 32};
+    CHECK(network_apply(network, where, &rules, &err) && connect_from(where, all->home, FAR, 80) == ECONNREFUSED);
+    CHECK(connect_from(where, all->home, 0x08080808, 80) == 0);
+    AUTO_FD int turned = accept4(proxy, NULL, NULL, SOCK_CLOEXEC); /* one that waited would keep the namespace */
+    CHECK(turned >= 0);
+}
+
 /* A launcher that was killed, and the next one. */
 static void test_adoption(int far_listener)
 {
@@ -411,6 +464,8 @@ int main(void)
     test_what_is_refused(all);
     ssh = listen_at(far_side, all->home, FAR, 22);
     test_pins(all, ssh);
+    test_denied(all);
+    test_denied_names(all);
     test_adoption(web);
     test_half_a_link(web);
     test_clear(all);
