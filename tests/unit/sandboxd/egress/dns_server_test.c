@@ -282,7 +282,7 @@ static void test_under_way(void)
 static void test_gone(void)
 {
     struct error err = {0};
-    struct launcher_egress_message gone = {.type = EG_GONE, .as.gone.number = 9};
+    struct launcher_egress_message gone = {.type = EG_GONE, .as.gone.number = 21};
     uint16_t before = rig.dns_udp;
     CHECK(launcher_egress_send(rig.line, &gone, NULL, 0, &err));
     CHECK(launcher_egress_send(rig.line, &gone, NULL, 0, &err)); /* twice does no harm */
