@@ -567,6 +567,84 @@ class Files(unittest.TestCase):
             self.error(self.remote.op(path, "edit", **wrong), 400, "INVALID_REQUEST")
         self.error(self.remote.op(path, "edit", old="x", new="y" * (2 << 20)), 413, "TOO_LARGE")
 
+    def test_edits_that_may_miss(self):
+        path = self.fresh() + "/f"
+        tag = self.remote.put(path, b"one two one").json["etag"]
+        missed = self.remote.op(path, "edit", old="three", new="3", optional=True)
+        self.assertEqual((missed.status, missed.json["replaced"], missed.json["etag"]), (200, 0, tag), missed)
+        self.error(self.remote.op(path, "edit", old="one", new="1", optional=True), 409, "CONFLICT")
+        self.assertEqual(self.remote.op(path, "edit", old="one", new="1", all=True, optional=True).json["replaced"], 2)
+
+    def test_owners_by_name(self):
+        path = self.fresh() + "/f"
+        user, group = self.shell("id -un; id -gn").split()
+        entry = self.remote.put(path, b"x", f"owner={user}&group={group}").json
+        self.assertEqual((entry["owner"], entry["group"], entry["uid"]), (user, group, 1000))
+        self.assertLess(abs(time.time() - time.mktime(time.strptime(entry["ctime"][:19], "%Y-%m-%dT%H:%M:%S")) + time.timezone), 600)
+        self.assertEqual(self.remote.op(path, "chmod", owner=user).status, 200)
+        self.assertEqual(self.remote.op(path + "d", "mkdir", group="1000").status, 201)
+        self.error(self.remote.op(path, "chmod", owner="root"), 403, "FORBIDDEN")
+        self.error(self.remote.op(path, "chmod", owner="nobody-knows"), 400, "INVALID_REQUEST", "owner")
+        for wrong in ({"owner": ""}, {"owner": 5}, {"group": "x" * 65}, {}):
+            self.error(self.remote.op(path, "chmod", **wrong), 400, "INVALID_REQUEST")
+        self.error(self.remote.put(path, b"x", "owner="), 400, "INVALID_REQUEST")
+
+    def test_names_and_lines(self):
+        path = self.fresh()
+        self.shell("mkdir -p a/.b s.py; printf 'one\r\ntwo\nthree' > a/.b/x.py; touch s.py/y.py z", cwd=path)
+        self.assertEqual(self.remote.names(path, "glob=*.py&by_name=1"), ["a/.b/x.py", "s.py", "s.py/y.py"])
+        self.assertEqual(self.remote.names(path, "glob=*.py&by_name=1&no_folders=1"), ["a/.b/x.py", "s.py/y.py"])
+        self.assertEqual(self.remote.names(path, "glob=**&no_folders=1"), ["s.py/y.py", "z"])
+        for query, lines in (("line=2", b"two\nthree"), ("lines=1", b"one"), ("line=2&lines=1", b"two"), ("line=9", b"")):
+            reply = self.remote.get(path + "/a/.b/x.py", query)
+            self.assertEqual((reply.status, reply.body, reply.headers["content-type"]), (200, lines, "text/plain"))
+        for query in ("line=0", "lines=0", "lines=x", "line=1&list=1"):
+            self.error(self.remote.get(path + "/z", query), 400, "INVALID_REQUEST")
+        self.error(self.remote.get(path + "/z", "line=1", Range="bytes=0-1"), 400, "INVALID_REQUEST")
+        self.error(self.remote.ask("DELETE", path + "/s.py", "no_folders=1"), 409, "CONFLICT")
+        self.assertEqual(self.remote.ask("DELETE", path + "/z", "no_folders=1").status, 204)
+
+    # ---- batches ----
+
+    def batch(self, *ops, **more):
+        return self.remote.ask("POST", "", "", {"ops": list(ops)}, kind="batch", **more)
+
+    def test_batches(self):
+        path = self.fresh()
+        done = self.batch({"op": "mkdir", "path": path + "/d", "mode": "0700"}, {"op": "mkdir", "path": path + "/d"},
+                          {"op": "stat", "path": path + "/d"})
+        self.assertEqual(done.status, 200, done)
+        self.assertEqual([(one["op"], one["path"], one.get("created")) for one in done.json["results"]],
+                         [("mkdir", path + "/d", True), ("mkdir", path + "/d", False), ("stat", path + "/d", None)])
+        self.remote.put(path + "/f", b"a a")
+        done = self.batch({"op": "edit", "path": path + "/f", "old": "a", "new": "b", "all": True},
+                          {"op": "copy", "path": path + "/f", "to": path + "/d/g"},
+                          {"op": "move", "path": path + "/d/g", "to": path + "/h"},
+                          {"op": "chmod", "path": path + "/h", "mode": "0600"}, {"op": "delete", "path": path + "/d"})
+        self.assertEqual([one.get("replaced") for one in done.json["results"]], [2, None, None, None, None], done)
+        self.assertEqual((self.remote.get(path + "/h").body, self.remote.names(path)), (b"b b", ["f", "h"]))
+        failed = self.batch({"op": "delete", "path": path + "/f"}, {"op": "delete", "path": path + "/none"},
+                            {"op": "delete", "path": path + "/h"})
+        self.error(failed, 404, "NOT_FOUND", "op 2")
+        self.assertEqual((failed.json["results"], self.remote.names(path)), ([{"op": "delete"}], ["h"]))
+        # One that cannot be read, or is not allowed: nothing is done.
+        token = Forge(self.deployment, self.grant).token(scope=f"fs:rw@{path}")
+        first = {"op": "delete", "path": path + "/h"}
+        for second, status in (({"op": "chmod", "path": path + "/h", "mode": "9"}, 400), ({"op": "delete", "path": "relative"}, 400),
+                               ({"op": "stat", "path": "/etc"}, 403), ({"op": "sing", "path": path}, 400), (1, 400),
+                               ({"op": "move", "path": path + "/h", "to": "/tmp/h"}, 403), ({"op": "delete", "path": path}, 403),
+                               ({"op": "stat", "path": path, "surprise": 1}, 400), ({"op": "stat"}, 400)):
+            reply = self.batch(first, second, token=token)
+            self.assertEqual(reply.status, status, (second, reply))
+            self.assertIn("op 2", reply.json["error"]["message"])
+        reader = Forge(self.deployment, self.grant).token(scope="fs:ro")
+        self.assertEqual(self.batch(first, token=reader).status, 403)
+        self.assertEqual(self.batch({"op": "stat", "path": path + "/h"}, token=reader).status, 200)
+        self.error(self.batch(), 400, "INVALID_REQUEST")
+        self.error(self.batch(*[first] * 1001), 400, "INVALID_REQUEST")
+        self.error(self.batch(first, headers={"If-Match": "*"}), 400, "INVALID_REQUEST")
+        self.assertEqual(self.remote.names(path), ["h"])
+
     # ---- archives ----
 
     def test_archives(self):

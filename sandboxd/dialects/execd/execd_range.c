@@ -59,6 +59,7 @@ enum execd_range execd_range_read(const char *text, uint64_t size, uint64_t *off
 {
     static const char UNIT[] = "bytes=";
     bool has_any = false, has_part = false;
+    uint64_t part_offset = 0, part_length = 0;
     if (!text)
         return EXECD_RANGE_WHOLE;
     if (!text_starts_with(text, UNIT))
@@ -76,10 +77,13 @@ enum execd_range execd_range_read(const char *text, uint64_t size, uint64_t *off
         if (has_part || start >= size)
             continue;
         has_part = true;
-        *offset = start;
-        *length = count;
+        part_offset = start;
+        part_length = count;
     }
-    if (has_part)
+    if (has_part) {
+        *offset = part_offset;
+        *length = part_length;
         return EXECD_RANGE_PART;
+    }
     return has_any && size > 0 ? EXECD_RANGE_BEYOND : EXECD_RANGE_WHOLE;
 }
