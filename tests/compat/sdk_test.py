@@ -64,6 +64,7 @@ class Runner:
         except (OSError, ValueError, queue.Empty) as lost:
             answer = None
             self.process.kill()
+            self.process.wait()
             return f"the case did not come to its end: {lost!r}\n{self.said()}"
         return answer["failed"] if answer else "node ended\n" + self.said()
 

@@ -18,6 +18,7 @@ export function record(path) {
     const url = input instanceof Request ? input.url : String(input);
     if (planted?.at.test(`${method} ${url}`)) return changed(reply);
     const row = { method, url, status: reply.status, headers: Object.fromEntries(reply.headers) };
+    if (url.endsWith("/watch")) return reply; // without end: one half of a tee cannot be left
     if (!reply.body) {
       keep(path, { ...row, body: "" });
       return reply;
