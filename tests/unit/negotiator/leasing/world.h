@@ -51,6 +51,7 @@ struct world {
     struct principal_table *principals;
     struct key master;
     unsigned conflict_percent;
+    int64_t long_ttl_max_s; /* of the next start; 0: the default */
 };
 
 static bool fake_place(void *context, const struct placement *placement, char node[static SANDBOX_NODE_BYTES],
@@ -200,6 +201,7 @@ static struct leasing *world_leasing(struct world *world)
                    .idle_timeout_s = 3600,
                    .max_lifetime_s = 28800,
                    .max_lifetime_max_s = 86400,
+                   .long_ttl_max_s = world->long_ttl_max_s,
                    .resources = {.cpu_milli = 1000, .memory_mb = 512, .disk_mb = 1024, .pids = 256}},
         .policy = {.snapshots_max = 5, .volumes_max = 3},
         .principals = world->principals,
