@@ -135,6 +135,16 @@ bool remote_sandbox_resume(const struct place *place, const char *id, json_t **s
     return act(place, id, "resume", sandbox, err);
 }
 
+bool remote_sandbox_renew(const struct place *place, const char *id, const char *until, json_t **sandbox,
+                          struct error *err)
+{
+    AUTO_FREE char *path = negotiator_path("/sandboxes", id, "renew");
+    json_t *body = json_pack("{s:s}", "expires_at", until);
+    bool done = call_sandbox(place, "POST", path, body, sandbox, err);
+    json_decref(body);
+    return done;
+}
+
 bool remote_sandbox_change(const struct place *place, const char *id, json_t *changes, json_t **sandbox,
                            struct error *err)
 {

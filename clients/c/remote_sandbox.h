@@ -23,6 +23,9 @@ json_t *remote_sandbox_show(const struct place *place, const char *id, struct er
  * as of remote_sandbox_show. */
 bool remote_sandbox_pause(const struct place *place, const char *id, json_t **sandbox, struct error *err) MUST_USE;
 bool remote_sandbox_resume(const struct place *place, const char *id, json_t **sandbox, struct error *err) MUST_USE;
+/** Likewise; `until` is RFC 3339. */
+bool remote_sandbox_renew(const struct place *place, const char *id, const char *until, json_t **sandbox,
+                          struct error *err) MUST_USE;
 
 /** Changes what `changes` (borrowed) names: {"resources", "on_idle", "metadata", "name"}. *sandbox as above. */
 bool remote_sandbox_change(const struct place *place, const char *id, json_t *changes, json_t **sandbox,

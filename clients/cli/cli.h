@@ -157,6 +157,7 @@ int snapshots_main(int argc, char *argv[]);
 int restore_main(int argc, char *argv[]);
 int fork_main(int argc, char *argv[]);
 int pause_main(int argc, char *argv[]);
+int renew_main(int argc, char *argv[]);
 int resume_main(int argc, char *argv[]);
 int limits_main(int argc, char *argv[]);
 int net_main(int argc, char *argv[]);

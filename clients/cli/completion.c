@@ -227,6 +227,7 @@ static const struct operands {
                 {"net", NULL, NULL, "allow none public"},
                 {"pause", NULL, &SANDBOXES, NULL},
                 {"resume", NULL, &SANDBOXES, NULL},
+                {"renew", NULL, &SANDBOXES, NULL},
                 {"fork", NULL, &SANDBOXES, NULL},
                 {"snapshot", NULL, &SANDBOXES, NULL},
                 {"restore", NULL, &SNAPSHOTS, NULL},

@@ -39,6 +39,7 @@ static const struct cli_command COMMANDS[] = {
     {"url", url_main, "a link that opens a port of a sandbox in a browser"},
     {"pause", pause_main, "let sandboxes stand still until they are used again"},
     {"resume", resume_main, "let paused sandboxes go on"},
+    {"renew", renew_main, "give sandboxes another end"},
     {"snapshot", snapshot_main, "keep the files of a sandbox as they are now"},
     {"snapshots", snapshots_main, "list and remove snapshots"},
     {"restore", restore_main, "make a sandbox that begins with a snapshot"},

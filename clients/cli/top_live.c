@@ -43,6 +43,8 @@ static double figure(const json_t *sandbox, const char *name)
     return (double)json_integer_value(json_object_get(json_object_get(sandbox, "usage"), name));
 }
 
+static const double NO_END = -1e18; /* behind all that have one */
+
 static double value_of(const json_t *sandbox, const json_t *before, enum top_order order)
 {
     int64_t ends = 0;
@@ -57,7 +59,7 @@ static double value_of(const json_t *sandbox, const json_t *before, enum top_ord
     case TOP_PIDS:
         return figure(sandbox, "pids");
     case TOP_LEFT:
-        return until && clock_parse(until, &ends) ? -(double)ends : 0;
+        return until && clock_parse(until, &ends) ? -(double)ends : NO_END;
     case TOP_ROWS:
     case TOP_NAME:
     case TOP_ORDERS:

@@ -84,12 +84,16 @@ static int put_on_idle(struct wish_options *wish, const char *command)
     return CLI_OK;
 }
 
-static int put_idle_timeout(struct wish_options *wish, const char *command)
+/* "never" is null. */
+static int put_life(struct wish_options *wish, const char *command, const char *option, const char *member)
 {
-    uint64_t seconds;
-    if (!text_parse_u64(optarg, strlen(optarg), 86400, &seconds) || seconds == 0)
-        return cli_usage(command, "--idle-timeout wants 1 to 86400 seconds, not \"%s\"", optarg);
-    wish_put(wish, "idle_timeout", json_integer((json_int_t)seconds));
+    static const int64_t LONGEST_S = INT64_C(3153600000); /* 100 years */
+    int64_t seconds = 0;
+    bool is_never = strcmp(optarg, "never") == 0;
+    if (!is_never && (!cli_parse_seconds(optarg, &seconds) || seconds < 1 || seconds > LONGEST_S))
+        return cli_usage(command, "--%s wants 1 to %lld seconds, or such as 30m, 2h, 1d, or never; not \"%s\"", option,
+                         (long long)LONGEST_S, optarg);
+    wish_put(wish, member, is_never ? json_null() : json_integer((json_int_t)seconds));
     return CLI_OK;
 }
 
@@ -231,7 +235,10 @@ bool wish_option(struct wish_options *wish, const char *command, int option, int
         *wrong = put_on_idle(wish, command);
         return true;
     case WISH_IDLE_TIMEOUT:
-        *wrong = put_idle_timeout(wish, command);
+        *wrong = put_life(wish, command, "idle-timeout", "idle_timeout");
+        return true;
+    case WISH_LIFETIME:
+        *wrong = put_life(wish, command, "lifetime", "max_lifetime");
         return true;
     case WISH_ENTRYPOINT:
         *wrong = put_entrypoint(wish, command);

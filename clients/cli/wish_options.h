@@ -17,6 +17,7 @@ enum {
     WISH_VOLUME,
     WISH_ON_IDLE,
     WISH_IDLE_TIMEOUT,
+    WISH_LIFETIME,
     WISH_ENTRYPOINT,
     WISH_CPU,
     WISH_MEMORY,
@@ -52,6 +53,7 @@ enum {
     WISH_LIMIT_OPTIONS, {"volume", required_argument, NULL, WISH_VOLUME},                                              \
         {"on-idle", required_argument, NULL, WISH_ON_IDLE},                                                            \
         {"idle-timeout", required_argument, NULL, WISH_IDLE_TIMEOUT},                                                  \
+        {"lifetime", required_argument, NULL, WISH_LIFETIME},                                                          \
         {"isolation", required_argument, NULL, WISH_ISOLATION}, {"egress", required_argument, NULL, WISH_EGRESS},      \
         {"allow", required_argument, NULL, WISH_ALLOW},                                                                \
     {                                                                                                                  \
@@ -67,7 +69,8 @@ enum {
     "                     (203.0.113.0/24, 203.0.113.7:5432); repeatable\n"                                            \
     "  --isolation LEVEL  namespaces, gvisor, microvm: what stands around it, of those that the node offers\n"         \
     "  --on-idle WHAT     pause or stop (default) it when nobody uses it\n"                                            \
-    "  --idle-timeout S   for so many seconds, 1 to 86400 (default: the negotiator's)\n"                               \
+    "  --idle-timeout S   S: 90, 30m, 2h, never\n"                                                                     \
+    "  --lifetime S       at most so long\n"                                                                           \
     "  --entrypoint CMD   a shell command that starts with it, in the background\n"
 
 #define WISH_OPTIONS {"template", required_argument, NULL, WISH_TEMPLATE}, WISH_BEGIN_OPTIONS
