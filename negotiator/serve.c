@@ -2,6 +2,7 @@
 #include "negotiator/deployment.h"
 #include "negotiator/dialects/opensandbox/opensandbox.h"
 #include "negotiator/dialects/outside.h"
+#include "negotiator/dialects/passing_room.h"
 #include "negotiator/dialects/plane.h"
 #include "negotiator/leasing/events/hub.h"
 #include "negotiator/pulse.h"
@@ -233,7 +234,8 @@ static bool start_planes(struct service *service, struct error *err)
                                     .preview_domain = settings->preview_domain,
                                     .image_templates = settings->image_templates,
                                     .opensandbox_egress = settings->opensandbox_egress,
-                                    .metrics_open = settings->metrics_open};
+                                    .metrics_open = settings->metrics_open,
+                                    .passing_room = passing_room_of_process()};
     return (service->identity == NULL || identity_start(service->identity, err)) &&
            leasing_start(service->leasing, err) && start_courier(service, err);
 }
@@ -302,6 +304,7 @@ static void stop(struct service *service)
     kv_free(service->kv);
     leasing_free(service->leasing); /* its last answers are posts to loops, which the server frees */
     http_server_free(service->server);
+    passing_room_free(service->plane.passing_room); /* requests that end leave it */
     http_tls_free(service->tls);
     SSL_CTX_free(service->upstream_tls);
     fleet_free(service->fleet);

@@ -11,6 +11,7 @@ struct place {
     uint8_t key[KEPT_GRANTS_KEY_BYTES];
     uint64_t until_ns; /* 0: it is free */
     char node[SANDBOX_NODE_BYTES];
+    char owner[PRINCIPAL_BYTES];
     char *token;
 };
 
@@ -76,6 +77,7 @@ bool kept_grants_find(const struct kept_grants *grants, const uint8_t key[static
     if (!holds(place, key) || now_ns >= place->until_ns)
         return false;
     memcpy(grant->node, place->node, sizeof grant->node);
+    memcpy(grant->owner, place->owner, sizeof grant->owner);
     memcpy(grant->token, place->token, strlen(place->token) + 1);
     return true;
 }
@@ -87,6 +89,7 @@ void kept_grants_keep(struct kept_grants *grants, const uint8_t key[static KEPT_
     empty(place);
     memcpy(place->key, key, sizeof place->key);
     memcpy(place->node, grant->node, sizeof place->node);
+    memcpy(place->owner, grant->owner, sizeof place->owner);
     place->token = memory_string(grant->token);
     place->until_ns = until_ns;
 }

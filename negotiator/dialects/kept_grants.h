@@ -2,6 +2,7 @@
  *  does not ask again. Found by a keyed hash of who asked for what: no API key stands here. One loop's. */
 #pragma once
 
+#include "negotiator/leasing/principal.h"
 #include "negotiator/leasing/sandbox.h"
 #include "shared/capability/capability.h"
 
@@ -24,6 +25,7 @@ void kept_grants_key(const struct kept_grants *grants, const char *credential, c
 
 struct kept_grant {
     char node[SANDBOX_NODE_BYTES];
+    char owner[PRINCIPAL_BYTES]; /* of the sandbox */
     char token[CAPABILITY_TEXT_BYTES];
 };
 

@@ -38,6 +38,7 @@ struct plane {
     const char *opensandbox_egress; /* what its sandboxes reach that say nothing of it: "none", "public"; borrowed */
     bool metrics_open;              /* /metrics asks nobody who he is, also beyond this machine */
     struct plane_counts counts;
+    struct passing_room *passing_room;
     struct kept_grants *kept_grants[PLANE_LOOPS_MAX]; /* each belongs to its loop; NULL before and after */
     struct housekeeping *housekeeping; /* of the first loop; NULL elsewhere and before */
 };

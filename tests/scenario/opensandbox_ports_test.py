@@ -134,6 +134,8 @@ class AtTheNode(World):
         self.assertEqual(self.at_node(path, headers=both)[0], 200)  # that one is the app's
         self.assertEqual(self.at_node(f"/c/{self.token}/port/3000/echo")[0], 403)  # an app may come to see it
         self.assertEqual(self.at_node(f"/c/{self.port_token}/port/3000/echo", self.theirs["token"])[0], 400)
+        self.assertEqual(self.at_node(f"/c/{self.token}/port/44772/ping", headers={KEY: SECRET})[0], 200)  # no app is there
+        self.assertEqual(self.at_node(f"/sandboxes/{self.sandbox}/port/44772/ping", headers={KEY: self.keys["ada"]})[0], 401)
 
     def test_reserved_ports(self):
         """An app that listens there is reached by Parley's own form, and by no other."""
@@ -186,6 +188,10 @@ class AtTheNode(World):
             status, _, data = self.at_node("/nothing", self.token, headers={"Host": f"{host}-{port}.localhost"})
             self.assertEqual(status, 404, data)
             self.assertEqual(self.at_node("/nothing", headers={"Host": f"{host}-{port}.localhost"})[0], 401)
+        ping = {"Host": f"{host.upper()}-44772.localhost:1", KEY: SECRET}
+        self.assertEqual(self.at_node("/ping", self.token, headers=ping)[0], 200)
+        self.assertEqual(self.at_node("/ping", headers=ping)[0], 401)
+        self.assertEqual(self.at_node("/ping", self.theirs["token"], headers=ping)[0], 401)
         for name in (f"{host}-03000.localhost", f"x-{host}-3000.localhost", f"{host}.localhost", f"a.{host}-3000.localhost"):
             self.assertIn(self.at_node("/echo", self.token, headers={"Host": name})[0], (401, 404), name)
 

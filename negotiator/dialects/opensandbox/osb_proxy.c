@@ -4,6 +4,7 @@
 #include "negotiator/dialects/kept_grants.h"
 #include "negotiator/dialects/opensandbox/opensandbox.h"
 #include "negotiator/dialects/opensandbox/osb_errors.h"
+#include "negotiator/dialects/passing_room.h"
 #include "negotiator/dialects/waiting.h"
 #include "negotiator/fleet/dial.h"
 #include "shared/base/clock.h"
@@ -73,6 +74,8 @@ static bool read_wish(struct wish *wish, struct http_request *request, struct er
 
 /* Until the exchange is over. */
 struct passing {
+    struct passing_room *room;
+    char owner[PRINCIPAL_BYTES]; /* for whom it is in there */
     struct kept_grants *kept;
     uint8_t key[KEPT_GRANTS_KEY_BYTES];
 };
@@ -96,21 +99,31 @@ static void on_failed(void *cookie, struct error *err)
 
 static void on_over(void *cookie)
 {
-    free(cookie);
+    struct passing *passing = cookie;
+    passing_room_leave(passing->room, passing->owner);
+    free(passing);
 }
 
-static void pass_on(const struct wish *wish, const struct fleet_dialled *node, const char *token)
+/* Of one that has entered. */
+static struct passing *new_passing(const struct wish *wish, const struct kept_grant *grant)
+{
+    struct passing *passing = memory_new(sizeof *passing);
+    passing->room = plane_of(wish->request)->passing_room;
+    passing->kept = kept_of(wish->request);
+    memcpy(passing->owner, grant->owner, sizeof passing->owner);
+    memcpy(passing->key, wish->key, sizeof passing->key);
+    return passing;
+}
+
+static void pass_on(const struct wish *wish, const struct fleet_dialled *node, const struct kept_grant *grant)
 {
     struct http_request *request = wish->request;
     AUTO_TEXT target = {0};
     char traceparent[HTTP_TRACEPARENT_BYTES];
-    struct passing *passing = memory_new(sizeof *passing);
-    passing->kept = kept_of(request);
-    memcpy(passing->key, wish->key, sizeof passing->key);
     text_append_format(&target, "/s/%s/port/%s", wish->sandbox_id, wish->port);
     http_proxy_target(request, "rest", &target);
     http_request_traceparent(request, traceparent);
-    const struct http_pair headers[] = {{"X-EXECD-ACCESS-TOKEN", token},
+    const struct http_pair headers[] = {{"X-EXECD-ACCESS-TOKEN", grant->token},
                                         {"Authorization", NULL},
                                         {"X-API-Key", NULL},
                                         {"Cookie", NULL},
@@ -131,7 +144,7 @@ static void pass_on(const struct wish *wish, const struct fleet_dialled *node, c
                                            .answer_header = on_header,
                                            .failed = on_failed,
                                            .over = on_over,
-                                           .cookie = passing};
+                                           .cookie = new_passing(wish, grant)};
     http_proxy(request, &order);
 }
 
@@ -139,10 +152,16 @@ static void use(const struct wish *wish, const struct kept_grant *grant)
 {
     struct fleet_dialled node = {.socket = -1};
     struct error err = {0};
-    if (fleet_dial(plane_of(wish->request)->fleet, grant->node, &node, &err)) {
-        pass_on(wish, &node, grant->token);
+    const struct plane *plane = plane_of(wish->request);
+    if (!passing_room_enter(plane->passing_room, grant->owner, &err)) {
+        http_reply_error(wish->request, &err);
         return;
     }
+    if (fleet_dial(plane->fleet, grant->node, &node, &err)) {
+        pass_on(wish, &node, grant);
+        return;
+    }
+    passing_room_leave(plane->passing_room, grant->owner);
     kept_grants_drop(kept_of(wish->request), wish->key);
     error_set(&err, ERROR_BAD_GATEWAY, "the sandbox's node cannot be reached");
     http_reply_error(wish->request, &err);
@@ -166,6 +185,7 @@ static void on_shown(struct http_request *request, const struct question *q)
     struct error err = {0};
     AUTO_FREE struct kept_grant *grant = memory_new(sizeof *grant);
     if (!read_wish(&wish, request, &err) || !text_copy(grant->node, sizeof grant->node, q->sandbox.node) ||
+        !text_copy(grant->owner, sizeof grant->owner, q->sandbox.principal) ||
         !text_copy(grant->token, sizeof grant->token, wish.credential))
         http_reply_error(request, &err);
     else
@@ -196,7 +216,8 @@ static void on_granted(struct http_request *request, const struct negotiation *n
     struct error err = n->refusal;
     AUTO_FREE struct kept_grant *grant = memory_new(sizeof *grant);
     bool is_granted = err.kind == ERROR_NONE && leasing_mint(plane_of(request)->leasing, n, grant->token, &err) &&
-                      text_copy(grant->node, sizeof grant->node, n->sandbox.node) && read_wish(&wish, request, &err);
+                      text_copy(grant->node, sizeof grant->node, n->sandbox.node) &&
+                      text_copy(grant->owner, sizeof grant->owner, n->sandbox.principal) && read_wish(&wish, request, &err);
     if (is_granted) {
         keep_and_use(&wish, grant, n->claims.expires_at);
     } else {
