@@ -276,10 +276,10 @@ const struct http_route *plane_routes(size_t *count)
 {
     static struct http_route rows[ROUTES_MAX];
     const struct plane_rows dialects[] = {
-        threads_rows(),   sandboxes_rows(), changes_rows(),     snapshots_rows(), volumes_rows(),
-        node_rows(),      admin_rows(),     revocations_rows(), nodes_rows(),     audit_rows(),
-        execute_rows(),   keys_rows(),      login_rows(),       share_rows(),     events_rows(),
-        incidents_rows(), policy_rows(),    metrics_rows(),     webhooks_rows(),  opensandbox_rows(),
+        threads_rows(),  sandboxes_rows(),   changes_rows(), snapshots_rows(), volumes_rows(), node_rows(),
+        admin_rows(),    revocations_rows(), nodes_rows(),   audit_rows(),     execute_rows(), keys_rows(),
+        login_rows(),    share_rows(),       events_rows(),  incidents_rows(), policy_rows(),  metrics_rows(),
+        webhooks_rows(), opensandbox_rows(), logs_rows(),
     };
     *count = 0;
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {

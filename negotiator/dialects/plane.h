@@ -116,6 +116,7 @@ struct plane_rows webhooks_rows(void);
 struct plane_rows share_rows(void);
 struct plane_rows incidents_rows(void);
 struct plane_rows metrics_rows(void);
+struct plane_rows logs_rows(void);
 
 /** For http_server_options.error_body: errors of POST /execute as its clients read them; NULL of any other route. */
 json_t *execute_error(const struct http_request *request, const struct error *err) MUST_USE;

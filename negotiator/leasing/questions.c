@@ -78,7 +78,8 @@ static void hide_others(struct question *q)
     json_decref(q->sandbox.threads);
     json_decref(q->sandbox.volumes);
     json_decref(q->sandbox.entrypoint);
-    q->sandbox.metadata = q->sandbox.threads = q->sandbox.volumes = q->sandbox.entrypoint = NULL;
+    json_decref(q->sandbox.origin);
+    q->sandbox.metadata = q->sandbox.threads = q->sandbox.volumes = q->sandbox.entrypoint = q->sandbox.origin = NULL;
     sandbox_add_thread(&q->sandbox, q->thread_id);
 }
 

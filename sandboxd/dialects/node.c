@@ -194,6 +194,7 @@ static const struct {
     {"snapshot_drop", node_snapshot_drop},
     {"volume_drop", node_volume_drop},
     {"evidence", node_evidence},
+    {"logs", node_logs},
     {"marks", handle_marks},
     {"rekey", handle_rekey},
     {"beat", handle_beat},

@@ -11,6 +11,7 @@ struct node_waiting {
     char sandbox_id[FRONT_LAUNCHER_ID_BYTES];
     bool reused;
     uint64_t began_ns; /* CLOCK_MONOTONIC: the message came */
+    uint64_t most;     /* logs: bytes of each stream */
 };
 
 /** Answers the message of that number; takes the reference to `answer`. */
@@ -45,4 +46,4 @@ bool node_prepare_read(const json_t *message, struct fl_prepare *prepare, struct
 /** A call. False: it could not begin, and *err is the answer. */
 typedef bool node_call_fn(struct http_request *request, const json_t *message, uint64_t number, struct error *err);
 node_call_fn node_prepare, node_limits, node_network, node_pause, node_resume, node_snapshot, node_snapshot_drop,
-    node_volume_drop, node_evidence;
+    node_volume_drop, node_evidence, node_logs;

@@ -22,7 +22,7 @@ ALLOWED = {
     "negotiator/fleet": ["negotiator/ledger", "shared/base", "shared/capability", "shared/node_protocol"],
     "negotiator/dialects": ["negotiator/leasing", "negotiator/identity/identity.h", "negotiator/fleet", "negotiator/webhooks", "negotiator/ledger", "shared/base", "shared/http",
                             "shared/capability", "shared/node_protocol"],
-    "negotiator/dialects/opensandbox": ["negotiator/dialects", "negotiator/leasing", "negotiator/fleet", "shared/base", "shared/http", "shared/capability",
+    "negotiator/dialects/opensandbox": ["negotiator/dialects", "negotiator/leasing", "negotiator/ledger", "negotiator/fleet", "shared/base", "shared/http", "shared/capability",
                                         "shared/node_protocol"],
     "negotiator": ["negotiator", "shared"],
     "sandboxd/front_launcher": ["shared/base", "shared/capability", "shared/node_protocol/enrol.h"],

@@ -83,6 +83,7 @@ ROUTES = {
     ("POST", SANDBOX + "/renew"): of_id(403, 200, 200, "sandbox", {"expires_at": "2030-01-01T00:00:00Z"}),
     ("PATCH", SANDBOX + "/metadata"): of_id(403, 200, 200, "sandbox", {"a": "c"}),
     ("POST", SANDBOX + "/token"): of_id(403, 200, 200, "sandbox", {"scopes": ["fs:ro"]}),
+    ("GET", SANDBOX + "/logs"): of_id(403, 404, 404, "sandbox"),  # it has no entrypoint
     ("POST", SANDBOX + "/snapshots"): of_id(403, 201, 201, "sandbox", {}),
     ("GET", "/snapshots"): of_list(),
     ("GET", "/snapshots/{snapshot_id}"): of_id(200, 200, 200, "snapshot"),
@@ -131,6 +132,8 @@ ROUTES = {
     ("GET", V1 + "/{sandbox_id}"): of_id(200, 200, 200, "sandbox"),
     ("DELETE", V1 + "/{sandbox_id}"): of_id(403, 204, 204, "sandbox"),
     ("GET", V1): of_list(),
+    ("GET", V1 + "/{sandbox_id}/diagnostics/logs"): of_id(403, 200, 200, "sandbox"),
+    ("GET", V1 + "/{sandbox_id}/diagnostics/events"): of_id(200, 200, 200, "sandbox"),
     ("PATCH", V1 + "/{sandbox_id}/metadata"): of_id(403, 200, 200, "sandbox", {"a": "b"}),
     ("POST", V1 + "/{sandbox_id}/pause"): of_id(403, 202, 202, "sandbox"),
     ("POST", V1 + "/{sandbox_id}/resume"): of_id(403, 409, 409, "sandbox"),  # it is awake

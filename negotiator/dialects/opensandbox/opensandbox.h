@@ -22,5 +22,6 @@ struct plane_rows osb_sandboxes_rows(void); /* L2, L3, L4 */
 struct plane_rows osb_changes_rows(void);   /* L5 to L8 */
 struct plane_rows osb_endpoints_rows(void); /* L9 */
 struct plane_rows osb_snapshots_rows(void); /* L10 to L13 */
+struct plane_rows osb_diagnostics_rows(void); /* L14 */
 struct plane_rows osb_other_rows(void);     /* health, and what is not served */
 struct plane_rows osb_proxy_rows(void);     /* L15 */
