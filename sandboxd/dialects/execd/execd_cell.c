@@ -27,8 +27,8 @@ struct execd_cell {
     struct http_request *request; /* until the stream begins */
     struct execd_stream *stream;
     struct kernel_run *run;
-    struct execd_lines lines; /* of a session's output */
-    json_t *error;            /* of the code; told at its end */
+    struct execd_lines lines[OUTPUT_STREAMS]; /* of a shell's output; a session has the first alone */
+    json_t *error;                            /* of the code; told at its end */
     uint64_t began_ns;
     bool pulling, over; /* over inside pull: freed at its end */
 };
@@ -43,7 +43,8 @@ static void cell_over(struct execd_cell *cell)
 
 static void cell_free(struct execd_cell *cell)
 {
-    execd_lines_done(&cell->lines);
+    for (int i = 0; i < OUTPUT_STREAMS; i++)
+        execd_lines_done(&cell->lines[i]);
     json_decref(cell->error);
     free(cell);
 }
@@ -73,14 +74,28 @@ static struct text *text_of(struct execd_cell *cell)
 
 /* ---- output ---- */
 
-/* Of a session: lines, those with nothing in them left out. */
-static void tell_lines(struct execd_cell *cell, const char *data, size_t size)
+/* Of a session those with nothing in them are left out. */
+static void tell_line(struct execd_cell *cell, enum output_stream stream, const struct text *line)
+{
+    if (line->length > 0 || cell->kind != EXECD_CELL_SESSION)
+        execd_event_line(text_of(cell), stream, line->data, line->length);
+}
+
+static void tell_lines(struct execd_cell *cell, enum output_stream stream, const char *data, size_t size)
 {
     size_t used;
     const struct text *line;
     for (; size > 0; data += used, size -= used)
-        if (execd_lines_take(&cell->lines, data, size, &used, &line) && line->length > 0)
-            execd_event_line(text_of(cell), OUTPUT_STDOUT, line->data, line->length);
+        if (execd_lines_take(&cell->lines[stream], data, size, &used, &line))
+            tell_line(cell, stream, line);
+}
+
+static void tell_rest(struct execd_cell *cell)
+{
+    const struct text *line;
+    for (int i = 0; i < OUTPUT_STREAMS; i++)
+        if (execd_lines_rest(&cell->lines[i], &line))
+            tell_line(cell, (enum output_stream)i, line);
 }
 
 /* Of a cell: as it comes, cut where it is long. */
@@ -98,8 +113,9 @@ static void tell_output(struct execd_cell *cell, const struct kernel_event *even
 {
     const json_t *text = json_object_get(event->body, "text");
     const char *data = json_string_value(text);
-    if (data && cell->kind == EXECD_CELL_SESSION)
-        tell_lines(cell, data, json_string_length(text));
+    bool is_error = strcmp(event->type, "stderr") == 0 && cell->kind == EXECD_CELL_SHELL;
+    if (data && cell->kind != EXECD_CELL_CODE)
+        tell_lines(cell, is_error ? OUTPUT_STDERR : OUTPUT_STDOUT, data, json_string_length(text));
     else if (data)
         tell_pieces(cell, event->type, data, json_string_length(text));
 }
@@ -109,7 +125,7 @@ static void tell_output(struct execd_cell *cell, const struct kernel_event *even
 static void tell_results(struct execd_cell *cell, const struct kernel_event *event)
 {
     json_t *results = execd_results(json_object_get(event->body, "data"));
-    if (json_object_size(results) > 0 && cell->kind == EXECD_CELL_CODE)
+    if (json_object_size(results) > 0 && cell->kind != EXECD_CELL_SESSION)
         execd_event_result(text_of(cell), results);
     else
         json_decref(results);
@@ -187,7 +203,7 @@ static bool tell_outcome(struct execd_cell *cell, const json_t *done)
     bool is_own = strcmp(status, "error") == 0;
     if (is_own && exit_code)
         tell_exit(cell, (int)json_integer_value(exit_code));
-    else if (cell->error && cell->kind == EXECD_CELL_CODE)
+    else if (cell->error && cell->kind != EXECD_CELL_SESSION)
         tell_error(cell);
     else
         tell_status(cell, status, done);
@@ -196,14 +212,12 @@ static bool tell_outcome(struct execd_cell *cell, const json_t *done)
 
 static void tell_end(struct execd_cell *cell, const json_t *done)
 {
-    const struct text *line;
     uint64_t took_ms = cell->began_ns ? (clock_boot_ns() - cell->began_ns) / NS_A_MS : 0;
-    if (cell->kind == EXECD_CELL_SESSION && execd_lines_rest(&cell->lines, &line) && line->length > 0)
-        execd_event_line(text_of(cell), OUTPUT_STDOUT, line->data, line->length);
+    tell_rest(cell);
     json_int_t count = json_integer_value(json_object_get(done, "execution_count"));
-    if (cell->kind == EXECD_CELL_CODE && count > 0)
+    if (cell->kind != EXECD_CELL_SESSION && count > 0)
         execd_event_count(text_of(cell), count);
-    if (!tell_outcome(cell, done) || cell->kind == EXECD_CELL_CODE)
+    if (!tell_outcome(cell, done) || cell->kind != EXECD_CELL_SESSION)
         execd_event_complete(text_of(cell), took_ms ? took_ms : 1);
 }
 

@@ -8,6 +8,7 @@
 
 enum execd_cell_kind {
     EXECD_CELL_CODE,   /* pieces of output, results; an error, and execution_complete in every case */
+    EXECD_CELL_SHELL,  /* the same with lines of output, as of a command */
     EXECD_CELL_SESSION /* lines of output; an error with the exit code, or execution_complete */
 };
 

@@ -61,10 +61,7 @@ static void create(struct http_request *request, void *cookie, const struct erro
 {
     struct context_order *order = cookie;
     if (request && err) {
-        struct error told = *err;
-        if (told.kind == ERROR_INVALID)
-            told.kind = ERROR_INTERNAL; /* it could not be made */
-        http_reply_error(request, &told);
+        http_reply_error(request, err);
     } else if (request) {
         struct kernel_call call = execd_call(request, NULL, answer_created);
         struct command *command = command_new();
@@ -260,46 +257,93 @@ static bool read_cell(const json_t *body, struct cell_order *order, struct error
     return true;
 }
 
-static void run(struct http_request *request, const char *id, const char *code)
+/* In a context that is there; one that was lost is started anew. The body is read again: the request may have ended
+ * meanwhile, and taken the first reading with it. */
+static void run_in(struct http_request *request, const struct kernel_view *view)
 {
-    struct execd_order order = {.id = id,
-                                .code = {.code = code, .size = strlen(code), .at_once = true, .restarts = true}};
-    execd_run_code(request, &order);
+    struct cell_order asked;
+    struct error err = {0};
+    json_t *body = http_request_json(request, &err);
+    if (read_cell(body, &asked, &err)) {
+        struct execd_order order = {
+            .id = view->id,
+            .kind = strcmp(view->language, "bash") == 0 ? EXECD_CELL_SHELL : EXECD_CELL_CODE,
+            .code = {.code = asked.code, .size = strlen(asked.code), .at_once = true, .restarts = true}};
+        execd_run_code(request, &order);
+    } else {
+        http_reply_error(request, &err);
+    }
+    json_decref(body);
 }
 
-/* The body is read again: it is the request's, which may have ended. A default that was lost is restarted by the run.
- */
-static void on_default(void *cookie, const struct verb_answer *answer)
+static void refuse_context(struct http_request *request, const char *id)
+{
+    struct error err = {0};
+    error_set(&err, ERROR_INTERNAL, "no context \"%.64s\" in this sandbox", id);
+    http_reply_error(request, &err);
+}
+
+static void on_named(void *cookie, const struct verb_answer *answer)
 {
     struct verb_answer told = *answer;
-    char id[KERNEL_ID_BYTES];
-    struct cell_order order;
-    struct error ignored = {0};
-    if (told.error.kind == ERROR_GONE && strstr(told.error.message, "was lost"))
-        told.error.kind = ERROR_NONE;
-    struct http_request *request = execd_waiting_start(cookie, &told);
-    if (!request)
-        return;
-    char language[DRIVER_NAME_BYTES];
-    json_t *body = http_request_json(request, &ignored);
-    if (read_cell(body, &order, &ignored) && execd_language(order.language, language, &ignored) &&
-        text_format(id, sizeof id, "%s%s", DEFAULT_ID, execd_language_shown(language)))
-        run(request, id, order.code);
-    json_decref(body);
+    if (told.error.kind == ERROR_NOT_FOUND)
+        told.error.kind = ERROR_INTERNAL;
+    struct http_request *request = execd_waiting(cookie, &told);
+    if (request && execd_is_session(answer->kernels))
+        refuse_context(request, answer->kernels->id);
+    else if (request)
+        run_in(request, answer->kernels);
+}
+
+static void run_in_named(struct http_request *request, const struct cell_order *order)
+{
+    struct kernel_call call = execd_call(request, order->id, on_named);
+    if (kernel_is_id(order->id))
+        kernels_list(all_of(request), &call);
+    else
+        refuse_context(request, order->id);
+}
+
+static void on_default(void *cookie, const struct verb_answer *answer);
+
+/* The context that code of this language alone runs in, made with its first. */
+static bool default_view(const struct cell_order *order, struct kernel_view *view, struct error *err)
+{
+    *view = (struct kernel_view){.state = KERNEL_IDLE};
+    return execd_language(order->language, view->language, err) &&
+           (text_format(view->id, sizeof view->id, "%s%s", DEFAULT_ID, execd_language_shown(view->language)) ||
+            error_set(err, ERROR_INVALID, "language: too long a name for a default context"));
 }
 
 static bool run_in_default(struct http_request *request, const struct cell_order *order, struct error *err)
 {
-    char language[DRIVER_NAME_BYTES], id[KERNEL_ID_BYTES];
-    if (!execd_language(order->language, language, err))
+    struct kernel_view view;
+    if (!default_view(order, &view, err))
         return false;
-    if (!text_format(id, sizeof id, "%s%s", DEFAULT_ID, execd_language_shown(language)))
-        return error_set(err, ERROR_INVALID, "language: too long a name for a default context");
-    struct kernel_call call = execd_call(request, id, on_default);
+    struct kernel_call call = execd_call(request, view.id, on_default);
     struct command *command = command_new();
     command->origin = plane_origin(request);
-    kernels_create(all_of(request), &call, language, command, 0);
+    kernels_create(all_of(request), &call, view.language, command, 0);
     return true;
+}
+
+/* One that was lost is there: the run starts it anew. */
+static void on_default(void *cookie, const struct verb_answer *answer)
+{
+    struct http_request *request = http_request_find(loop_current(), (uint64_t)(uintptr_t)cookie);
+    struct cell_order order;
+    struct kernel_view view;
+    struct error ignored = {0};
+    if (!request)
+        return;
+    json_t *body = http_request_json(request, &ignored);
+    bool is_lost =
+        answer->error.kind == ERROR_GONE && read_cell(body, &order, &ignored) && default_view(&order, &view, &ignored);
+    json_decref(body);
+    if (is_lost) /* or the sandbox is, which the run says then */
+        run_in(request, &view);
+    else if (execd_waiting_start(cookie, answer))
+        run_in(request, answer->kernels);
 }
 
 static void handle_run(struct http_request *request)
@@ -309,7 +353,7 @@ static void handle_run(struct http_request *request)
     json_t *body = http_request_json(request, &err);
     bool is_read = body && read_cell(body, &order, &err);
     if (is_read && order.id[0])
-        run(request, order.id, order.code);
+        run_in_named(request, &order);
     else if (is_read && execd_is_command(order.language))
         execd_command_run_line(request, order.code);
     else if (!is_read || !run_in_default(request, &order, &err))

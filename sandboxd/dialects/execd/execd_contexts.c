@@ -1,7 +1,6 @@
 /* execd_contexts.c - see execd_contexts.h. */
 #include "sandboxd/dialects/execd/execd_contexts.h"
 
-#include "sandboxd/dialects/execd/execd_cell.h"
 #include "sandboxd/dialects/plane.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -168,7 +167,6 @@ void execd_run_code(struct http_request *request, const struct execd_order *orde
         http_reply_error(request, &err);
         return;
     }
-    struct kernel_run *run =
-        execd_cell_new(request, order->is_session ? EXECD_CELL_SESSION : EXECD_CELL_CODE, order->id);
+    struct kernel_run *run = execd_cell_new(request, order->kind, order->id);
     kernels_run(all_of(request), caller_of(request)->claims.sandbox_id, order->id, &order->code, run);
 }

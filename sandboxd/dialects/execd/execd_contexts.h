@@ -2,6 +2,7 @@
  *  sessions, and what is done to one of an id. */
 #pragma once
 
+#include "sandboxd/dialects/execd/execd_cell.h"
 #include "sandboxd/sandbox/kernels/kernels.h"
 #include "shared/http/server.h"
 
@@ -40,7 +41,7 @@ void execd_interrupt(struct http_request *request, const char *id, void (*other)
 /** Records code.run and runs `code` in the context (execd_cell.h); it answers. `id` is borrowed. */
 struct execd_order {
     const char *id;
-    bool is_session;
+    enum execd_cell_kind kind;
     struct kernel_code code;
 };
 void execd_run_code(struct http_request *request, const struct execd_order *order);

@@ -35,10 +35,13 @@ static void on_over(void *cookie, const struct files_record *done UNUSED, const 
 {
     struct folder *folder = cookie;
     struct error wrong = {0};
-    if (err && err->kind != ERROR_NOT_FOUND && err->kind != ERROR_CONFLICT)
+    bool is_wrong =
+        err && (err->kind == ERROR_NOT_FOUND || err->kind == ERROR_CONFLICT || err->kind == ERROR_FORBIDDEN);
+    if (err && !is_wrong)
         wrong = *err;
     else if (err || !folder->is_folder)
-        error_set(&wrong, ERROR_INVALID, "cwd: %.200s is no folder of the sandbox", folder->path);
+        error_set(&wrong, ERROR_INVALID, "cwd: %.200s is no folder of the sandbox%s%.200s", folder->path,
+                  err ? ": " : "", err ? err->message : "");
     finish(folder, wrong.kind == ERROR_NONE ? NULL : &wrong);
 }
 

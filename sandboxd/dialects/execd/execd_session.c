@@ -54,10 +54,7 @@ static void create(struct http_request *request, void *cookie, const struct erro
 {
     struct session_order *order = cookie;
     if (request && err) {
-        struct error told = *err;
-        if (told.kind == ERROR_INVALID)
-            told.kind = ERROR_INTERNAL; /* it could not be made */
-        http_reply_error(request, &told);
+        http_reply_error(request, err);
     } else if (request) {
         struct kernel_call call = execd_call(request, order->id, answer_created);
         struct command *command = command_new();
@@ -95,7 +92,7 @@ static void run(struct http_request *request, void *cookie, const struct error *
 {
     struct session_order *order = cookie;
     struct execd_order asked = {.id = order->id,
-                                .is_session = true,
+                                .kind = EXECD_CELL_SESSION,
                                 .code = {.code = order->code,
                                          .size = strlen(order->code),
                                          .timeout_ms = order->timeout_ms,
