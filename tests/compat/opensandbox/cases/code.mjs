@@ -28,7 +28,7 @@ test("python gives a result, its count and its output", async (t) => {
   const sandbox = await t.shared();
   const python = await context(t, sandbox, "python");
   const first = await run(t, sandbox, "x = 40\nprint('out')\nx + 2", python);
-  assert.deepEqual(lines(first.execution.logs.stdout).join("").trim(), "out");
+  assert.equal(lines(first.execution.logs.stdout).join("").trim(), "out");
   assert.equal(first.execution.result[0].text, "42");
   assert.equal(first.execution.id, python.id);
   assert.equal(first.execution.executionCount, 1);
@@ -88,7 +88,7 @@ test("bash code keeps its state and says its exit code", async (t) => {
   const bash = await context(t, sandbox, "bash");
   await run(t, sandbox, "A=kept; cd /usr", bash);
   const second = await run(t, sandbox, "echo $A $PWD", bash);
-  assert.deepEqual(lines(second.execution.logs.stdout), ["kept /usr"]);
+  assert.equal(lines(second.execution.logs.stdout).join("").trim(), "kept /usr");
   assert.ok(second.execution.complete);
   const failed = await run(t, sandbox, "(exit 4)", bash);
   assert.equal(failed.execution.error.value, "4");

@@ -45,7 +45,9 @@ test("the header of execd opens every port", async (t) => {
   assert.equal(await (await fetch(`http://${endpoint}/index.html`, { headers })).text(), "the page");
   const own = await sandbox.getEndpoint(3002);
   const { endpoint: execd } = await sandbox.getEndpoint(44772);
-  assert.ok([401, 403].includes((await fetch(`http://${execd}/metrics`, { headers: own.headers })).status), "a port's token opens execd");
+  for (const path of ["/files/info?path=/tmp", "/command/status/none", "/code/contexts"]) {
+    assert.equal((await fetch(`http://${execd}${path}`, { headers: own.headers })).status, 403, `a port's token opens ${path}`);
+  }
 });
 
 test("a signed endpoint ends when it was asked to", async (t) => {
