@@ -53,7 +53,7 @@ size_t http_websocket_send(struct http_websocket *socket, bool is_text, const vo
  * the ping timer rests meanwhile; a peer that goes away is noticed all the same). */
 void http_websocket_pause(struct http_websocket *socket, bool is_paused);
 
-/** Sends what waits and a close frame (1000, 1001, 4400..4499; reason <= 123 bytes UTF-8), waits up to 2 s for the
+/** Sends what waits and a close frame (1000, 1001, 4000..4499; reason <= 123 bytes UTF-8), waits up to 2 s for the
  * peer's, and frees it. No event comes any more; the socket is dead for the caller. Allowed inside its events. */
 void http_websocket_close(struct http_websocket *socket, int code, const char *reason);
 

@@ -5,6 +5,7 @@
 #include "sandboxd/dialects/execd/execd_command.h"
 #include "sandboxd/dialects/execd/execd_files.h"
 #include "sandboxd/dialects/execd/execd_metrics.h"
+#include "sandboxd/dialects/execd/execd_pty.h"
 #include "sandboxd/dialects/execd/execd_session.h"
 #include "shared/base/memory.h"
 
@@ -26,7 +27,8 @@ static const struct http_route *own_routes(size_t *count)
 
 static const struct http_route *(*const TABLES[])(size_t *count) = {own_routes,           execd_command_routes,
                                                                     execd_session_routes, execd_code_routes,
-                                                                    execd_files_routes,   execd_metrics_routes};
+                                                                    execd_files_routes,   execd_metrics_routes,
+                                                                    execd_pty_routes};
 
 struct http_route *execd_routes(size_t *count)
 {

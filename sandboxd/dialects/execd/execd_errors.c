@@ -15,6 +15,7 @@ static const struct family {
     {EXECD_PREFIX "/directories", "FILE_NOT_FOUND"},
     {EXECD_PREFIX "/code", "CONTEXT_NOT_FOUND"},
     {EXECD_PREFIX "/session", "CONTEXT_NOT_FOUND"},
+    {EXECD_PREFIX "/pty", "CONTEXT_NOT_FOUND"},
 };
 
 static const char *missing(const char *path)

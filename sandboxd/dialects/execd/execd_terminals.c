@@ -1,0 +1,159 @@
+/* execd_terminals.c - see execd_terminals.h. */
+#include "sandboxd/dialects/execd/execd_terminals.h"
+
+#include "shared/base/memory.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { ID_BYTES = 64 };
+
+/* One that is neither fresh nor held is not in the list. */
+struct entry {
+    struct entry *next;
+    char sandbox_id[ID_BYTES], id[RANDOM_ID_BYTES];
+    bool is_fresh;
+    int64_t made_ms;
+    struct execd_terminal_plan plan; /* while fresh */
+    struct execd_terminal_holder holder;
+};
+
+struct execd_terminals {
+    pthread_mutex_t lock;
+    struct entry *first;
+};
+
+void execd_terminal_plan_done(struct execd_terminal_plan *plan)
+{
+    free(TAKE(plan->cwd));
+    free(TAKE(plan->line));
+}
+
+struct execd_terminals *execd_terminals_new(void)
+{
+    struct execd_terminals *terminals = memory_new(sizeof *terminals);
+    pthread_mutex_init(&terminals->lock, NULL);
+    return terminals;
+}
+
+static void take_out(struct entry **at)
+{
+    struct entry *entry = *at;
+    *at = entry->next;
+    execd_terminal_plan_done(&entry->plan);
+    free(entry);
+}
+
+void execd_terminals_free(struct execd_terminals *terminals)
+{
+    if (!terminals)
+        return;
+    while (terminals->first)
+        take_out(&terminals->first);
+    pthread_mutex_destroy(&terminals->lock);
+    free(terminals);
+}
+
+/* Where it is, or the list's end. */
+static struct entry **find(struct execd_terminals *terminals, const char *sandbox_id, const char *id)
+{
+    struct entry **at = &terminals->first;
+    while (*at && (strcmp((*at)->id, id) != 0 || strcmp((*at)->sandbox_id, sandbox_id) != 0))
+        at = &(*at)->next;
+    return at;
+}
+
+static struct entry *add(struct execd_terminals *terminals, const char *sandbox_id, const char *id)
+{
+    struct entry *entry = memory_new(sizeof *entry);
+    strncpy(entry->sandbox_id, sandbox_id, sizeof entry->sandbox_id - 1);
+    strncpy(entry->id, id, sizeof entry->id - 1);
+    entry->next = terminals->first;
+    terminals->first = entry;
+    return entry;
+}
+
+/* How many of the sandbox wait, once those are gone that have waited too long. */
+static unsigned count_fresh(struct execd_terminals *terminals, const char *sandbox_id, int64_t now_ms)
+{
+    unsigned count = 0;
+    for (struct entry **at = &terminals->first; *at;) {
+        if ((*at)->is_fresh && now_ms - (*at)->made_ms >= EXECD_TERMINALS_KEPT_MS) {
+            take_out(at);
+            continue;
+        }
+        count += (*at)->is_fresh && strcmp((*at)->sandbox_id, sandbox_id) == 0;
+        at = &(*at)->next;
+    }
+    return count;
+}
+
+bool execd_terminals_add(struct execd_terminals *terminals, const char *sandbox_id, struct execd_terminal_plan *plan,
+                         int64_t now_ms, char id[static RANDOM_ID_BYTES], struct error *err)
+{
+    random_id(id, "pty");
+    pthread_mutex_lock(&terminals->lock);
+    bool has_room = count_fresh(terminals, sandbox_id, now_ms) < EXECD_TERMINALS_FRESH;
+    if (has_room) {
+        struct entry *entry = add(terminals, sandbox_id, id);
+        entry->is_fresh = true;
+        entry->made_ms = now_ms;
+        entry->plan = *plan;
+        *plan = (struct execd_terminal_plan){0};
+    }
+    pthread_mutex_unlock(&terminals->lock);
+    return has_room || error_set(err, ERROR_NO_CAPACITY, "%d terminals of this sandbox wait for their first socket",
+                                 EXECD_TERMINALS_FRESH);
+}
+
+bool execd_terminals_is_fresh(struct execd_terminals *terminals, const char *sandbox_id, const char *id)
+{
+    pthread_mutex_lock(&terminals->lock);
+    const struct entry *entry = *find(terminals, sandbox_id, id);
+    bool is_fresh = entry && entry->is_fresh;
+    pthread_mutex_unlock(&terminals->lock);
+    return is_fresh;
+}
+
+bool execd_terminals_hold(struct execd_terminals *terminals, const char *sandbox_id, const char *id,
+                          const struct execd_terminal_holder *holder, bool takes_over,
+                          struct execd_terminal_holder *before, bool *is_fresh, struct execd_terminal_plan *plan,
+                          struct error *err)
+{
+    pthread_mutex_lock(&terminals->lock);
+    struct entry *entry = *find(terminals, sandbox_id, id);
+    bool is_held = entry && entry->holder.loop;
+    bool is_taken = !is_held || takes_over;
+    if (is_taken) {
+        entry = entry ? entry : add(terminals, sandbox_id, id);
+        *before = entry->holder;
+        *is_fresh = entry->is_fresh;
+        *plan = entry->plan;
+        entry->plan = (struct execd_terminal_plan){0};
+        entry->is_fresh = false;
+        entry->holder = *holder;
+    }
+    pthread_mutex_unlock(&terminals->lock);
+    return is_taken || error_set(err, ERROR_CONFLICT, "another client is connected to terminal %s", id);
+}
+
+void execd_terminals_leave(struct execd_terminals *terminals, const char *sandbox_id, const char *id,
+                           const struct execd_terminal_holder *holder)
+{
+    pthread_mutex_lock(&terminals->lock);
+    struct entry **at = find(terminals, sandbox_id, id);
+    if (*at && (*at)->holder.loop == holder->loop && (*at)->holder.number == holder->number)
+        take_out(at);
+    pthread_mutex_unlock(&terminals->lock);
+}
+
+bool execd_terminals_drop(struct execd_terminals *terminals, const char *sandbox_id, const char *id)
+{
+    pthread_mutex_lock(&terminals->lock);
+    struct entry **at = find(terminals, sandbox_id, id);
+    bool is_fresh = *at && (*at)->is_fresh;
+    if (is_fresh)
+        take_out(at);
+    pthread_mutex_unlock(&terminals->lock);
+    return is_fresh;
+}
