@@ -19,6 +19,7 @@ UNPUBLISHED = {
     ("execd", 401), ("execd", 403), ("egress", 401), ("lifecycle", 404),
     ("execd", 404),  # of /files/replace, /files/download
     ("execd", 416),
+    ("execd", 410),  # of a sandbox that has ended
 }
 
 
@@ -116,11 +117,12 @@ class Program:
 
     def compile(self):
         """Sentences about what does not keep to the types."""
-        path = os.path.join(self.folder, "replies.mts")
-        with open(path, "w", encoding="utf-8") as to:
+        with open(os.path.join(self.folder, "replies.mts"), "w", encoding="utf-8") as to:
             to.write("\n".join(self.lines) + "\n")
-        done = subprocess.run([NODE, os.path.join(PACKAGES, "typescript", "bin", "tsc"), "--noEmit", "--strict", "--skipLibCheck",
-                               "--module", "nodenext", "--target", "es2022", "--types", "", path], cwd=self.folder,
+        with open(os.path.join(self.folder, "tsconfig.json"), "w", encoding="utf-8") as to:
+            json.dump({"files": ["replies.mts"], "compilerOptions": {"noEmit": True, "strict": True, "skipLibCheck": True, "types": [],
+                                                                     "module": "nodenext", "target": "es2022"}}, to)
+        done = subprocess.run([NODE, os.path.join(PACKAGES, "typescript", "bin", "tsc"), "-p", self.folder], cwd=self.folder,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=180)
         told = []
         for line in done.stdout.splitlines():
