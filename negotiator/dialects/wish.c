@@ -376,6 +376,7 @@ bool wish_read(struct wanted *wanted, const json_t *body, struct error *err)
                                           {"scopes", read_scopes, false},
                                           {"ttl", read_ttl, false},
                                           {"long", read_long, false},
+                                          {"expires_at", read_token_end, false},
                                           {"idle_timeout", read_idle_timeout, true},
                                           {"max_lifetime", read_max_lifetime, true},
                                           {"template", read_template, false},

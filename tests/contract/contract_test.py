@@ -35,7 +35,7 @@ ROUTE = re.compile(r"(?P<method>[A-Z*]+) (?P<path>/\S*)  carriers=(?P<carriers>\
 # {"POST", "/s/{sandbox}/exec", ...
 ROW = re.compile(r'\{\s*"([A-Z]+|\*)",\s*"(/[^"]*)"')
 # {"mode", read_mode}, {"cwd", OF_EXEC | OF_FRAME, parse_cwd}; not what only a frame has
-FIELD = re.compile(r'\{"(\w+)",\s*(?:OF_EXEC[ |A-Z_]*,\s*)?(?:read|parse)_\w+\}')
+FIELD = re.compile(r'\{"(\w+)",\s*(?:OF_EXEC[ |A-Z_]*,\s*)?(?:read|parse)_\w+(?:, (?:true|false))?\}')
 # [ERROR_INVALID] = {"INVALID_REQUEST", 400, false},
 CODE = re.compile(r'\[ERROR_(\w+)\] = \{"(\w+)", (\d+), (true|false)\}')
 
@@ -305,7 +305,9 @@ class EveryOperation(unittest.TestCase):
                      {"hint_policy": "maybe"}, {"scopes": []}, {"scopes": ["process", "fs:ro"]}, {"scopes": ["fs:ro@/a"]}, {"scopes": "process"},
                      {"scopes": [1]}, {"scopes": ["a b"]}, {"scopes": [""]}, {"scopes": ["port"] * 17}, {"ttl": 60},
                      {"ttl": 59}, {"ttl": 3601}, {"ttl": 60.5}, {"ttl": "60"}, {"idle_timeout": 1}, {"idle_timeout": 0},
-                     {"idle_timeout": 86401}, {"max_lifetime": 86400}, {"max_lifetime": 86401}, {"template": "base"},
+                     {"idle_timeout": 3153600001}, {"idle_timeout": None}, {"max_lifetime": 86401}, {"max_lifetime": None},
+                     {"max_lifetime": 3153600001}, {"max_lifetime": -1}, {"max_lifetime": "1"}, {"long": True}, {"long": 1},
+                     {"expires_at": "2030-01-01T00:00:00Z"}, {"expires_at": 5}, {"expires_at": "soon"}, {"template": "base"},
                      {"template": ""}, {"template": "a/b"}, {"isolation": "auto"}, {"isolation": "x" * 64},
                      {"resources": {}}, {"resources": {"cpu": 0.05}}, {"resources": {"cpu": 0.04}},
                      {"resources": {"cpu": 1001}}, {"resources": {"memory_mb": 16}}, {"resources": {"memory_mb": 15}},
@@ -329,7 +331,7 @@ class EveryOperation(unittest.TestCase):
                      {"on_idle": "stop"}, {"on_idle": "pause"}, {"on_idle": "sleep"}, {"env": {"A": "b"}}, {"env": {"1": "b"}}, {"env": {"A": 1}},
                      {"env": {"A" * 65: "b"}}, {"env": {f"V{n}": "" for n in range(65)}}, {"name": "a-b"}, {"name": "-a"},
                      {"name": "A"}, {"name": "a" * 64}, {"metadata": {"any thing": "b"}}, {"metadata": {"a": 1}},
-                     {"metadata": {"a" * 65: ""}}, {"metadata": {"a": "b" * 513}}, {"metadata": {}},
+                     {"metadata": {"a" * 65: ""}}, {"metadata": {"a" * 318: ""}}, {"metadata": {"a": "b" * 513}}, {"metadata": {}},
                      {"metadata": {f"k{n}": "" for n in range(33)}}, {"actor": {"type": "human"}}, {"actor": {}},
                      {"actor": {"type": "agent"}}, {"actor": {"type": "agent", "id": "a@b:c"}},
                      {"actor": {"type": "agent", "id": "a b"}}, {"actor": {"type": "human", "x": 1}}, {"actor": "human"},
