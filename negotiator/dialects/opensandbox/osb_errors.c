@@ -104,6 +104,8 @@ json_t *opensandbox_error(const struct http_request *request, const struct error
 {
     const struct http_route *route = http_request_route(request);
     const char *path = route ? route->path : http_request_path(request);
+    if (path == NULL) /* a head that was too broken, or too long, to have one */
+        return NULL;
     bool is_passed_on = strstr(path, "/proxy/{port}") != NULL;
     bool is_theirs = is_passed_on || starts(path, "/v1/") || (route && strcmp(path, "/health") == 0);
     return is_theirs ? body_of(osb_code_of(request, err->kind), err) : NULL;
