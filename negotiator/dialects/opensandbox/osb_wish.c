@@ -240,7 +240,7 @@ static const char *own_arch(void)
         return "";
     return strcmp(name.machine, "x86_64") == 0    ? "amd64"
            : strcmp(name.machine, "aarch64") == 0 ? "arm64"
-                                                  : name.machine;
+                                                  : "";
 }
 
 /* Nodes are asked for nothing here: what runs this runs them, as no other is built or tested together. */
