@@ -34,7 +34,8 @@ static const char HELP[] =
     "   \"principals\": {\"ci\": {\"quota\": {\"sandboxes\": 50}, \"agent\": {\"egress\": \"public\"}}},\n"
     "   \"deployment\": {\"quota\": {\"sandboxes\": 200}}}\n"
     "What is said first of principals.P.agent, roles.R:agent, principals.P, roles.R holds. Rules: scopes, ttl_max,\n"
-    "templates, isolation, egress, egress_hosts, volumes {host, named, max_mb}, root, lifetime_max, idle_max, quota\n"
+    "templates, isolation, egress, egress_hosts, volumes {host, named, max_mb}, root, lifetime_max, idle_max, long,\n"
+    "quota\n"
     "{sandboxes, cpu_milli, memory_mb, disk_mb, creates_per_minute}.\n";
 
 struct policy_options {

@@ -34,6 +34,7 @@ static void test_written_as_read(void)
                                        "code",
                                        "port",
                                        "snapshot",
+                                       "network",
                                        "port@1",
                                        "port@65535",
                                        "fs:ro@/",
@@ -52,7 +53,7 @@ static void test_unknown_atoms(void)
 {
     static const char *const UNKNOWN[] = {
         "fs",         "FS:rw",      "fs:rx",       "root",      "shell:rw",      "process@1",
-        "shell@/a",   "code@x",     "snapshot@x",  "*",         "port@",         "port@0",
+        "shell@/a",   "code@x",     "snapshot@x",  "network@x",         "port@",         "port@0",
         "port@65536", "port@080",   "port@+80",    "port@8 0x", "fs:ro@",        "fs:ro@a",
         "fs:ro@//",   "fs:ro@/a/",  "fs:ro@/a//b", "fs:ro@/.",  "fs:ro@/a/../b", "fs:ro@/a/%2e%2E",
         "fs:ro@/%00", "fs:ro@/%0a", "fs:ro@/%7f",  "fs:ro@/%4", "fs:ro@/%",      "fs:ro@/%zz",
@@ -167,6 +168,9 @@ static void test_covers(void)
         {"fs:ro@/a fs:ro@/b", "fs:ro@/b/c", true},
         {"snapshot", "snapshot", true},
         {"fs:rw", "snapshot", false},
+        {"network", "network", true},
+        {"fs:rw shell process code port snapshot", "network", false},
+        {"network", "port", false},
     };
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         struct scope_set outer = parsed(ROWS[i].outer), inner = parsed(ROWS[i].inner);
@@ -250,6 +254,15 @@ static void test_meet(void)
     }
 }
 
+static void test_by_default(void)
+{
+    struct scope_set set = parsed("fs:ro network process network");
+    char text[SCOPE_TEXT_BYTES];
+    scope_by_default(&set, &set);
+    scope_format(&set, text);
+    CHECK_TEXT(text, "fs:ro process");
+}
+
 static void test_allows(void)
 {
     struct scope_set set = parsed("fs:ro@/a port@80 shell:ro"), all = parsed("fs:rw process"), none = parsed("");
@@ -307,6 +320,7 @@ int main(void)
     test_intersect();
     test_meet();
     test_allows();
+    test_by_default();
     test_folders();
     return check_done();
 }

@@ -177,8 +177,10 @@ COVERS = [("fs:rw", "fs:ro", True), ("fs:ro", "fs:rw", False), ("shell", "shell:
           ("port@80", "port@8080", False), ("fs:rw", "fs:ro@/a", True), ("fs:rw@/a", "fs:ro@/a/b", True),
           ("fs:rw@/a", "fs:ro@/ab", False), ("fs:ro@/a", "fs:ro", False), ("fs:ro@/", "fs:ro@/a", True),
           ("fs:ro@/", "fs:ro", False), ("fs:rw shell", "", True), ("", "code", False),
-          ("fs:ro@/a fs:ro@/b", "fs:ro@/b/c", True), ("fs:ro@/%61", "fs:ro@/a/%C3%A9", True)]
-NO_SCOPES = ["fs", "fs:rx", "shell:rw", "process@1", "snapshot@x", "port@", "port@0", "port@65536", "port@080", "fs:ro@",
+          ("fs:ro@/a fs:ro@/b", "fs:ro@/b/c", True), ("fs:ro@/%61", "fs:ro@/a/%C3%A9", True),
+          ("network", "network", True), ("fs:rw shell process code port snapshot", "network", False),
+          ("network", "port", False)]
+NO_SCOPES = ["fs", "fs:rx", "shell:rw", "process@1", "snapshot@x", "network@x", "port@", "port@0", "port@65536", "port@080", "fs:ro@",
              "fs:ro@a", "fs:ro@/a/", "fs:ro@//a", "fs:ro@/a/../b", "fs:ro@/%2e%2e", "fs:ro@/%00", "fs:ro@/%4",
              "fs:ro@/a?b"]
 
