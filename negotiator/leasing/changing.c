@@ -2,12 +2,15 @@
 
 #include "negotiator/leasing/incidents/freeze.h"
 #include "negotiator/leasing/leasing_internal.h"
+#include "negotiator/leasing/marks.h"
+#include "negotiator/leasing/presented.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
 #include <search.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +29,11 @@ void changing_free(struct changing *changing)
     wanted_done(&changing->wanted);
     json_decref(changing->metadata_patch);
     json_decref(changing->merged);
+    if (changing->token)
+        sodium_memzero(changing->token, strlen(changing->token));
+    free(changing->token);
+    if (changing->edit_free)
+        changing->edit_free(changing->edit_cookie);
     sandbox_done(&changing->sandbox);
     free(changing);
 }
@@ -240,17 +248,56 @@ static bool reserve(struct work *work, struct changing *changing)
                          &changing->refusal);
 }
 
+/* Who shows a capability of the sandbox that may change its network is its principal, as role user. */
+static bool admit(struct work *work, struct changing *changing)
+{
+    AUTO_PRESENTED presented = {.grace_s = CAPABILITY_LEEWAY_S - 1};
+    const struct capability_claims *claims = &presented.claims;
+    struct error *refusal = &changing->refusal;
+    if (changing->token == NULL)
+        return true;
+    changing->is_stranger = true;
+    if (!presented_judge(work, changing->token, &presented, refusal))
+        return false;
+    if (strcmp(claims->sandbox_id, changing->sandbox_id) != 0)
+        return error_set(refusal, ERROR_UNAUTHENTICATED, "the token is not valid");
+    if (marks_refuse(work->leasing, claims, work->now))
+        return error_set(refusal, ERROR_TOKEN_REVOKED, "the token is revoked");
+    struct principal *holder = &changing->caller.principal;
+    *holder = (struct principal){.role = ROLE_USER};
+    if (!text_copy(holder->name, sizeof holder->name, claims->principal) ||
+        !text_copy(holder->actor, sizeof holder->actor, claims->actor))
+        return error_set(refusal, ERROR_UNAUTHENTICATED, "the token is not valid");
+    changing->is_stranger = false;
+    return scope_allows(&claims->scopes, "network") ||
+           error_set(refusal, ERROR_CAPABILITY_DENIED, "this needs scope network");
+}
+
+static bool edit(struct changing *changing)
+{
+    if (!changing->edit_network)
+        return true;
+    json_decref(changing->wanted.network);
+    changing->wanted.network =
+        changing->edit_network(changing->edit_cookie, changing->sandbox.network, &changing->refusal);
+    return changing->wanted.network != NULL;
+}
+
 static bool check(struct work *work, struct changing *changing)
 {
+    if (!admit(work, changing))
+        return false;
     const struct caller *caller = &changing->caller;
     if (!changing->by_itself && !caller_may(caller, ROLE_USER, &changing->refusal))
         return false;
     if (!store_get_sandbox(work, changing->sandbox_id, &changing->sandbox))
         return false;
-    bool is_ours = changing->by_itself || caller->principal.role == ROLE_ADMIN ||
+    bool is_ours = changing->by_itself || changing->token || caller->principal.role == ROLE_ADMIN ||
                    strcmp(changing->sandbox.principal, caller->principal.name) == 0;
     if (changing->sandbox.revision == 0 || !is_ours)
         return error_set(&changing->refusal, ERROR_NOT_FOUND, "no sandbox %s", changing->sandbox_id);
+    if (!edit(changing))
+        return false;
     changing->needs_node = needs_node(changing);
     if (!changing->by_itself && !is_in_policy(work, changing))
         return false;
@@ -283,10 +330,9 @@ static enum kv_outcome check_rule(struct kv *kv, void *argument, struct error *e
     changing->skipped = false;
     sandbox_done(&changing->sandbox);
     if (!check(&work, changing)) {
-        changing->skipped = changing->by_itself; /* the next look sees what it is */
-        return changing->refusal.kind == ERROR_NONE ? KV_FAILED
-               : changing->by_itself                ? KV_APPLIED
-                                                    : refuse(&work, changing);
+        changing->skipped = changing->by_itself;                       /* the next look sees what it is */
+        bool is_told = !changing->by_itself && !changing->is_stranger; /* strangers are summed */
+        return changing->refusal.kind == ERROR_NONE ? KV_FAILED : is_told ? refuse(&work, changing) : KV_APPLIED;
     }
     changing->skipped = changing->by_itself && changing->sandbox.state != SANDBOX_ACTIVE;
     return KV_APPLIED;
@@ -501,6 +547,8 @@ static void checked(void *argument, const struct error *err)
     struct turn *turn = find_turn(changes, changing->sandbox_id);
     if (err->kind != ERROR_NONE)
         changing->refusal = *err;
+    if (changing->is_stranger && changing->refusal.kind == ERROR_UNAUTHENTICATED)
+        leasing_stranger(changing->leasing, changing->caller.remote);
     if (changing->refusal.kind != ERROR_NONE || changing->skipped || (changing->by_itself && turn)) {
         finish(changing);
         return;

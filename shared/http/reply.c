@@ -212,7 +212,13 @@ void http_reply_error(struct http_request *request, const struct error *err)
         status = 408;             /* it was the client, and not somebody behind us */
     if (err->kind != ERROR_QUOTA) /* nobody knows when there is room again, but who says so himself */
         http_reply_each_error_header(request, status, emit_h2o, request->h2o);
-    http_reply_json(request, status, http_reply_error_json(request, err));
+    json_t *body = http_reply_error_json(request, err);
+    if (json_is_string(body))
+        http_reply_bytes(request, status, "text/plain; charset=utf-8", json_string_value(body),
+                         json_string_length(body));
+    else
+        http_reply_json(request, status, json_incref(body));
+    json_decref(body);
 }
 
 /* ---- what libh2o refuses by itself ---- */

@@ -94,10 +94,17 @@ def dns_answer(query):
     with open(folder + '/zone.json') as zone: zone = json.load(zone)
     with open(folder + '/asked', 'a') as asked: asked.write(name + '\n')
     addresses = zone.get(name)
+    alias = b''
+    if addresses and addresses[0].startswith('='): # stands for another name
+        there = addresses[0][1:]
+        wire = b''.join(bytes([len(label)]) + label.encode() for label in there.split('.')) + b'\0'
+        alias = b'\xc0\x0c' + struct.pack('>HHIH', 5, 1, 60, len(wire)) + wire
+        owner, addresses = wire, zone.get(there, [])
+    else: owner = b'\xc0\x0c'
     found = [socket.inet_aton(a) for a in addresses or []] if kind == 1 else []
     flags = 0x8180 if addresses is not None else 0x8183
-    records = b''.join(b'\xc0\x0c' + struct.pack('>HHIH', 1, 1, zone.get('ttl', 60), 4) + a for a in found)
-    return query[:2] + struct.pack('>HHHHH', flags, 1, len(found), 0, 0) + query[12:at + 5] + records
+    records = alias + b''.join(owner + struct.pack('>HHIH', 1, 1, zone.get('ttl', 60), 4) + a for a in found)
+    return query[:2] + struct.pack('>HHHHH', flags, 1, len(found) + (1 if alias else 0), 0, 0) + query[12:at + 5] + records
 
 def dns_udp():
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -63,6 +63,7 @@ def of_list(as_owner=404, thing="nothing"):
     return Row(200, 200, 200, 200, thing, None, as_owner)
 
 
+EGRESS = "/v1/sandboxes/{sandbox_id}/port/18080"
 THREAD, SANDBOX, V1 = "/threads/{thread_id}/sandbox", "/sandboxes/{sandbox_id}", "/v1/sandboxes"
 ROUTES = {
     ("POST", THREAD): of_thread(403, 200, 200, body={}, other=201),  # his own thread of that name
@@ -149,6 +150,11 @@ ROUTES = {
     ("GET", "/v1/pools/{pool}"): Row(501, 501, 501, 501, "pool"),
     ("PUT", "/v1/pools/{pool}"): Row(501, 501, 501, 501, "pool", {}),
     ("DELETE", "/v1/pools/{pool}"): Row(501, 501, 501, 501, "pool"),
+    ("GET", EGRESS + "/policy"): of_id(200, 200, 200, "sandbox"),
+    ("PATCH", EGRESS + "/policy"): of_id(403, 200, 200, "sandbox", [{"action": "deny", "target": "a.example"}]),
+    ("DELETE", EGRESS + "/policy"): of_id(403, 200, 200, "sandbox", ["a.example"]),
+    ("POST", EGRESS + "/policy"): of_id(403, 200, 200, "sandbox", {}),
+    ("PUT", EGRESS + "/policy"): of_id(403, 200, 200, "sandbox", {}),
     # Nobody listens there; opensandbox_ports_test.py has what capabilities do.
     **{("*", prefix + SANDBOX + "/proxy/{port}" + rest): of_id(403, 502, 502, "unheard")
        for prefix in ("", "/v1") for rest in ("", "/{rest...}")},
@@ -157,7 +163,9 @@ ROUTES = {
 # Fifteen minutes must not become for ever.
 NOT_BY_LOGIN = {("POST", "/keys/{key_id}/rotate")}
 OPEN = {("GET", "/healthz"): 200, ("GET", "/readyz"): 200, ("POST", "/auth/token"): 400, ("POST", "/node/v1/message"): 401,
-        ("POST", "/node/v1/enrol"): 400, ("GET", "/metrics"): 200, ("GET", "/health"): 200, ("GET", "/v1/health"): 200}
+        ("POST", "/node/v1/enrol"): 400, ("GET", "/metrics"): 200, ("GET", "/health"): 200, ("GET", "/v1/health"): 200,
+        ("GET", EGRESS + "/healthz"): 200, ("GET", EGRESS + "/credential-vault/{rest...}"): 501,
+        **{(method, EGRESS + "/credential-vault"): 501 for method in ("GET", "POST", "PATCH", "DELETE")}}
 
 # The same of sandboxd: routes that ask for no capability, and what one gets who shows none.
 OPEN_NODE = {("GET", "/healthz"): 200, ("GET", "/readyz"): 200, ("GET", "/metrics"): 200, ("POST", "/node/v1/message"): 401}

@@ -4,6 +4,9 @@
 
 #include "negotiator/dialects/plane.h"
 
+/* Where the egress policy of a sandbox is. Errors of what is below are plain text. */
+#define OSB_EGRESS "/v1/sandboxes/{sandbox_id}/port/18080"
+
 /* Where a request may show its API key. */
 #define OSB_KEY (HTTP_OPENSANDBOX | HTTP_BEARER | HTTP_API_KEY)
 
@@ -23,5 +26,6 @@ struct plane_rows osb_changes_rows(void);   /* L5 to L8 */
 struct plane_rows osb_endpoints_rows(void); /* L9 */
 struct plane_rows osb_snapshots_rows(void); /* L10 to L13 */
 struct plane_rows osb_diagnostics_rows(void); /* L14 */
+struct plane_rows osb_egress_rows(void);    /* port 18080 */
 struct plane_rows osb_other_rows(void);     /* health, and what is not served */
 struct plane_rows osb_proxy_rows(void);     /* L15 */

@@ -106,6 +106,8 @@ json_t *opensandbox_error(const struct http_request *request, const struct error
     const char *path = route ? route->path : http_request_path(request);
     if (path == NULL) /* a head that was too broken, or too long, to have one */
         return NULL;
+    if (starts(path, "/v1/sandboxes/") && strstr(path, "/port/18080")) /* as text */
+        return json_stringn(err->message, text_utf8_prefix(err->message, strnlen(err->message, sizeof err->message)));
     bool is_passed_on = strstr(path, "/proxy/{port}") != NULL;
     bool is_theirs = is_passed_on || starts(path, "/v1/") || (route && strcmp(path, "/health") == 0);
     return is_theirs ? body_of(osb_code_of(request, err->kind), err) : NULL;
