@@ -197,6 +197,18 @@ class Commands(unittest.TestCase):
         reply = self.ask("GET", "/ping")
         self.assertEqual((reply.status, reply.body, reply.headers["content-length"]), (200, b"", "0"))
 
+    def test_a_paused_sandbox_does_not_answer_pings(self):
+        """And is not woken by them; by a command it is."""
+        grant = self.deployment.negotiate("execd-paused")
+        base, sandbox = grant["endpoints"]["http"] + PORT, grant["sandbox"]["id"]
+        self.assertEqual(self.deployment.request("POST", f"/sandboxes/{sandbox}/pause", {}).status, 200)
+        for _ in range(2):
+            reply = self.deployment.request("GET", base + "/ping", token=grant["token"])
+            self.assertEqual((reply.status, reply.json["code"]), (503, "RUNTIME_ERROR"))
+        reply = self.deployment.request("POST", base + "/command", {"command": "true"}, token=grant["token"], timeout=PATIENCE_S)
+        self.assertEqual(reply.status, 200)
+        self.assertEqual(self.deployment.request("GET", base + "/ping", token=grant["token"]).status, 200)
+
     def test_folder_variables_and_user(self):
         self.assertEqual(self.output("pwd", cwd="/tmp"), ["/tmp"])
         home = self.output("echo $HOME")[0]

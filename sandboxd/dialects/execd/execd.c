@@ -3,17 +3,26 @@
 
 #include "sandboxd/dialects/execd/execd_code.h"
 #include "sandboxd/dialects/execd/execd_command.h"
+#include "sandboxd/dialects/execd/execd_errors.h"
 #include "sandboxd/dialects/execd/execd_files.h"
 #include "sandboxd/dialects/execd/execd_metrics.h"
 #include "sandboxd/dialects/execd/execd_pty.h"
 #include "sandboxd/dialects/execd/execd_session.h"
+#include "sandboxd/dialects/plane.h"
 #include "shared/base/memory.h"
 
 #include <string.h>
 
+/* It wakes nobody: one that is paused is told to be. */
 static void handle_ping(struct http_request *request)
 {
-    http_reply_empty(request, 200);
+    AUTO_REGISTRY_VIEW view = {0};
+    struct registry *registry = sandboxes_registry(plane_of(request)->sandboxes);
+    bool is_known = registry_find(registry, caller_of(request)->claims.sandbox_id, &view);
+    if (is_known && !view.paused)
+        http_reply_empty(request, 200);
+    else
+        execd_reply_error(request, 503, "RUNTIME_ERROR", "the sandbox is paused");
 }
 
 static const struct http_route *own_routes(size_t *count)

@@ -20,6 +20,7 @@ static const char OF_FILE[] = "?op="; /* the query says */
 static const char *const OWN[] = {S "/info",
                                   S "/metrics",
                                   S "/metrics/watch",
+                                  EXECD_PREFIX "/ping",
                                   PORT_RELAY_EXECD_UNKNOWN,
                                   PORT_RELAY_EGRESS_UNKNOWN,
                                   EXECD_PREFIX "/metrics",
