@@ -14,7 +14,7 @@ import uuid
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
-from parley_testing.deployment import connect_http  # noqa: E402
+from parley_testing.deployment import Reply  # noqa: E402
 from parley_testing.websocket import Closed, Refused, WebSocket  # noqa: E402
 
 IMAGE = "opensandbox/code-interpreter:latest"
@@ -418,6 +418,7 @@ class WireTest(unittest.TestCase):
         self.assertEqual(made.status, 201, made)
         name = made.json["session_id"]
         with WebSocket(f"ws://{self.execd}/pty/{name}/ws?pty=1", {"X-EXECD-ACCESS-TOKEN": self.token}) as peer:
+            self.deployment.record("GET", urllib.parse.urlsplit(f"http://{self.execd}/pty/{name}/ws"), Reply(101, peer.headers, b""))
             connected = self.frame(peer, str)
             self.assertEqual((connected["type"], connected["session_id"], connected["mode"]), ("connected", name, "pty"))
             peer.send(json.dumps({"type": "resize", "cols": 101, "rows": 33}))
@@ -445,7 +446,7 @@ class WireTest(unittest.TestCase):
                     pass
                 self.assertEqual(told["exit_code"], 5)
         self.assertEqual(self.at(f"/pty/{name}", "DELETE").status, 200)
-        self.assertEqual(self.at(f"/pty/{name}").status, 404)
+        self.assertEqual(self.at(f"/pty/{name}").status, 404, self.at(f"/pty/{name}"))
 
     def frame(self, peer, kind):
         """The next text as JSON, or the next binary frame; others are passed over."""

@@ -70,7 +70,11 @@ def read_replies():
     with open(REPLIES, encoding="utf-8") as kept:
         lines = kept.read().split("\n")
     lines.pop()
-    return [json.loads(line) for line in lines] + read_foreign_replies()
+    replies = [json.loads(line) for line in lines] + read_foreign_replies()
+    for reply in replies:
+        if reply["plane"] == "sandboxd":  # an alias
+            reply["path"] = re.sub(r"^/sandboxes/", "/s/", reply["path"])
+    return replies
 
 
 def read_foreign_replies():
@@ -82,7 +86,9 @@ def read_foreign_replies():
         for row in map(json.loads, kept):
             parts = urllib.parse.urlsplit(row["url"])
             plane = "sandboxd" if parts.path.startswith(("/s/", "/c/", "/sandboxes/")) and "/proxy/" not in parts.path else "negotiator"
-            replies.append(dict(row, plane=plane, path=parts.path, type=row["headers"].get("content-type", ""),
+            # What the SDK asks of the negotiator it asks of /v1; only a header leads there without.
+            path = "/v1" + parts.path if parts.path.startswith("/sandboxes") and plane == "negotiator" else parts.path
+            replies.append(dict(row, plane=plane, path=path, type=row["headers"].get("content-type", ""),
                                 body=row["body"] or "", cut=row["body"] is None))
     return replies
 
@@ -128,8 +134,8 @@ class Documents(unittest.TestCase):
                 written |= {name} | set(document.resolve(value).get("properties", {}))
             with open(os.path.join(ROOT, source), encoding="utf-8") as text:
                 read = set(FIELD.findall(text.read()))
-            # The two fields of actor and of network are read elsewhere, not by a table.
-            self.assertEqual(read, written - {"type", "id", "egress", "allow"} | read & {"id"}, source)
+            # The fields of actor and of network are read elsewhere, not by a table.
+            self.assertEqual(read, written - {"type", "id", "egress", "allow", "deny"} | read & {"id"}, source)
 
 
 @needs_root
@@ -412,7 +418,8 @@ class Replies(unittest.TestCase):
                 seen.add((document, operation.name))
         missing = [f"{plane} {operation.name}" for plane in PLANES for document in documents_of(plane)
                    for operation in document.operations
-                   if (document, operation.name) not in seen and not operation.item.get("x-sealed")]
+                   if (document, operation.name) not in seen and not operation.item.get("x-sealed")
+                   and any(status.startswith(("101", "2")) for status in operation.item["responses"])]
         self.assertEqual(sorted(set(missing)), [], "no test saw these succeed; were all of scenario and faults run?")
 
 

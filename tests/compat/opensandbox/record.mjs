@@ -18,9 +18,8 @@ export function record(path) {
     const url = input instanceof Request ? input.url : String(input);
     if (planted?.at.test(`${method} ${url}`)) return changed(reply);
     const row = { method, url, status: reply.status, headers: Object.fromEntries(reply.headers) };
-    if (url.endsWith("/watch")) return reply; // without end: one half of a tee cannot be left
-    if (!reply.body) {
-      keep(path, { ...row, body: "" });
+    if (!reply.body || url.endsWith("/watch")) { // which is without end: one half of a tee cannot be left
+      keep(path, { ...row, body: reply.body ? null : "" });
       return reply;
     }
     const [theirs, ours] = reply.body.tee();
