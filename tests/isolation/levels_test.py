@@ -1,6 +1,7 @@
 """One list for all isolation levels: what a sandbox does and keeps, whatever stands around it. Each case is a method of
 Cases; each level is a class that says how to get such a sandbox (`make`), with what tests/parley_testing/levels.py and
 guest.py say of a place. A level without walls of its own leaves those cases out that ask for them."""
+import json
 import os
 import signal
 import socket
@@ -277,6 +278,10 @@ class Cases:
         self.assertEqual([ask(path).status for path in ("/18080/", "/44772/no/such", "/44772/proxy/18080/")], [404] * 3)
         self.assertEqual(ask("/44772/proxy/3000/").status, 200)
         self.assertEqual(ask("/3000/", {"X-EXECD-ACCESS-TOKEN": self.place.token()}).status, 403)
+        run = self.place.deployment.request("POST", base + "/44772/command", {"command": "echo hi", "background": True}, headers=headers, record=False)
+        command = json.loads(run.body.split(b"\n")[0])["text"]
+        logs = self.until(lambda: (lambda reply: reply if reply.body else None)(ask(f"/44772/command/{command}/logs")), "its output")
+        self.assertEqual((logs.body, logs.headers.get("execd-commands-tail-cursor")), (b"hi\n", "3"))
 
     def test_the_level_is_told(self):
         self.assertEqual(self.place.level_told(), self.level)

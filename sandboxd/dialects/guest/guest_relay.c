@@ -61,7 +61,8 @@ static bool is_of_a_route(const char *name)
     static const char *const NAMES[] = {"accept-ranges",        "allow",
                                         "cache-control",        "content-disposition",
                                         "content-range",        "content-type",
-                                        "etag",                 "last-modified",
+                                        "etag",                 "execd-commands-tail-cursor",
+                                        "last-modified",
                                         "retry-after",          "sec-websocket-accept",
                                         "sec-websocket-protocol", "sec-websocket-version",
                                         "x-accel-buffering",    NULL};
