@@ -276,7 +276,7 @@ class Files(Case):
 
     def test_metrics_watch_ends_with_its_token(self):
         token = Forge(self.deployment, self.grant).token(exp=int(time.time()) + 2)
-        reply = self.ask("GET", "/metrics/watch", token=token, record=False)
+        reply = self.ask("GET", "/metrics/watch", token=token)
         self.assertEqual(reply.status, 200, reply)
         self.assertIn("error", json.loads(reply.body.splitlines()[-1]))
 

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { SHOWN_MAX = 200 }; /* bytes of a path in a sentence */
+
 struct execd_steps *execd_steps_new(struct http_request *request)
 {
     struct execd_steps *steps = memory_new(sizeof *steps);
@@ -133,8 +135,12 @@ static bool on_stepped(void *cookie, const struct files_record *done, const stru
 static void reply_failed(const struct execd_steps *steps, const struct error *err)
 {
     struct error why = *err;
-    if (steps->at < steps->count)
-        error_set(&why, err->kind, "%.200s: %.250s", steps->all[steps->at].given, err->message);
+    if (steps->at < steps->count) {
+        const char *given = steps->all[steps->at].given;
+        size_t shown = strnlen(given, SHOWN_MAX);
+        shown = text_utf8_prefix(given, shown); /* cut between characters */
+        error_set(&why, err->kind, "%.*s: %.250s", (int)shown, given, err->message);
+    }
     if (why.kind == ERROR_NOT_FOUND && steps->missing_is_broken)
         execd_reply_error(steps->request, 500, "RUNTIME_ERROR", why.message);
     else

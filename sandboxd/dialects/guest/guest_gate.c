@@ -10,9 +10,11 @@
 
 #include <string.h>
 
-#define S "/s/{sandbox}"
+#define S             "/s/{sandbox}"
+#define EXECD_FILES   EXECD_PREFIX "/files"
+#define EXECD_FOLDERS EXECD_PREFIX "/directories"
 
-enum { ARGUMENTS_SHOWN = 64 };
+enum { ARGUMENTS_SHOWN = 64, PATHS_SHOWN = 16 };
 
 static const char OF_FILE[] = "?op="; /* the query says */
 
@@ -123,6 +125,54 @@ static void describe_named(const struct http_request *request, struct text *text
     }
 }
 
+static void describe_path(struct text *text, const char *key, const char *path)
+{
+    if (!path)
+        return;
+    text_append_format(text, " %s=", key);
+    files_request_append_shown(text, path);
+}
+
+/* Of OpenSandbox's files, the moves are an array, the rest is an object by path. */
+static void describe_moves(const json_t *moves, struct text *text)
+{
+    for (size_t i = 0; i < json_array_size(moves) && i < PATHS_SHOWN; i++) {
+        const json_t *move = json_array_get(moves, i);
+        describe_path(text, "path", json_string_value(json_object_get(move, "src")));
+        describe_path(text, "to", json_string_value(json_object_get(move, "dest")));
+    }
+}
+
+static void describe_keys(json_t *body, struct text *text)
+{
+    const char *path;
+    json_t *value;
+    size_t shown = 0;
+    json_object_foreach (body, path, value)
+        if (shown++ < PATHS_SHOWN)
+            describe_path(text, "path", path);
+}
+
+/* The first of several paths, as the client wrote them. A body that is none is the guest's to refuse. */
+static void describe_several(const struct http_request *request, struct text *text)
+{
+    const struct http_route *route = http_request_route(request);
+    struct error ignored = {0};
+    for (size_t i = 0; i < PATHS_SHOWN && (route->carriers & HTTP_REPEATS); i++)
+        describe_path(text, "path", http_request_query_nth(request, "path", i));
+    bool is_by_path = strncmp(route->path, EXECD_FILES, sizeof EXECD_FILES - 1) == 0 ||
+                      strncmp(route->path, EXECD_FOLDERS, sizeof EXECD_FOLDERS - 1) == 0;
+    if (!is_by_path || route->body_max_bytes == 0 || route->carriers & HTTP_POURS)
+        return;
+    bool is_moves = strcmp(route->path, EXECD_FILES "/mv") == 0;
+    json_t *body = is_moves ? http_request_json_array(request, &ignored) : http_request_json(request, &ignored);
+    if (is_moves)
+        describe_moves(body, text);
+    else
+        describe_keys(body, text);
+    json_decref(body);
+}
+
 /* Of a JSON body its command line; the rest may hold secrets. A body that is none is the guest's to refuse. */
 static void describe_command(const struct http_request *request, struct text *text)
 {
@@ -157,6 +207,7 @@ static bool record(struct http_request *request, struct error *err)
         return true;
     text_append_format(&text, "guest=1 route=%s %s", http_request_method(request), http_request_route(request)->path);
     describe_named(request, &text);
+    describe_several(request, &text);
     if (strcmp(action, "exec") == 0 && !plane_of(request)->omit_argv)
         describe_command(request, &text);
     return plane_audit(request, err, action, "%s", text.data);
