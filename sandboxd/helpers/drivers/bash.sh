@@ -21,6 +21,3 @@ __parley_keep() {
     } >"$__parley_state" 2>/dev/null
 }
 test -z "$BASH_VERSION" || trap __parley_keep EXIT
-
-# Interactive shells say "exit" as they go: not those of a durable context, where it is a run that ends.
-test -z "$BASH_VERSION" || test -z "$__parley_durable" || eval 'exit() { \builtin exit "$@" 2>/dev/null; }'

@@ -115,17 +115,21 @@ static char *go_there(const struct host *host, const char *plainly)
     return memory_printf("%scd -- %s %s && ", plainly, path, host->merges ? "2>&1" : "");
 }
 
-/* One line: a SIGINT ends no more and no less than it, and never leaves an eval of what ran before. */
+/* One line: a SIGINT ends no more and no less than it, and never leaves an eval of what ran before. A durable one takes
+ * the code as a file: then bash is not interactive for its length, and says nothing of jobs and ends. */
 static char *line_of(const struct host *host)
 {
     const struct shell *shell = host->own;
     const char *merge = host->merges ? " 2>&1" : "";
     AUTO_FREE char *there = go_there(host, shell->is_bash ? "\\builtin " : "\\");
-    return shell->is_bash ? memory_printf("IFS= \\builtin read -r -d '' __parley </proc/%d/fd/%d || :; "
-                                          "LINENO=0; %s\\builtin eval \"$__parley\" </dev/null%s\n",
-                                          getpid(), shell->code, there, merge)
-                          : memory_printf("__parley=$(\\cat /proc/%d/fd/%d); %s\\eval \"$__parley\" </dev/null%s\n",
-                                          getpid(), shell->code, there, merge);
+    AUTO_FREE char *code = memory_printf("/proc/%d/fd/%d", getpid(), shell->code);
+    if (!shell->is_bash)
+        return memory_printf("__parley=$(\\cat %s); %s\\eval \"$__parley\" </dev/null%s\n", code, there, merge);
+    if (shell->is_durable)
+        return memory_printf("%s\\builtin . %s </dev/null%s\n", there, code, merge);
+    return memory_printf("IFS= \\builtin read -r -d '' __parley <%s || :; "
+                         "LINENO=0; %s\\builtin eval \"$__parley\" </dev/null%s\n",
+                         code, there, merge);
 }
 
 static void run(struct host *host, const char *code, size_t size)

@@ -32,7 +32,6 @@ static void test_errors(struct rig *rig)
         {"echo ${unset_one?must be set}; echo after", "~e[|must be set\n]x[ExitStatus: exit status 1]=error"},
         {"set -u; echo $unset_one; echo after", "~e[|unbound variable\n]x["},
         {"set +u; readonly r=1; r=2; echo after", "~e[|readonly variable\n]x["},
-        {"break; return 3; continue; echo on", "~o[on\n]|=ok"},
         {"read line; echo \"got:$line:$?\"", "o[got::1\n]=ok"},
         {"cat; wc -c", "o[0\n]=ok"},
         {"echo out; echo err >&2; sleep 0.05; echo out again", "~out\n|=ok"},
@@ -194,8 +193,31 @@ static void test_durable(void)
     expect(&rig, "kill -9 $$", "~=error", 137);
     expect(&rig, "echo still here", "o[still here\n]=ok", 0);
     expect(&rig, "trap 'echo bye' EXIT; exit 6", "~o[bye\n]|=error", 6);
+    expect(&rig, "sleep 0 & wait; sh -c 'kill -9 $$'; echo $?", "o[137\n]=ok", 0); /* and not a word of either */
+    expect(&rig, "f() { local v=1; return 3; }; f", "~=error", 3);
+    expect(&rig, "return 4; echo on", "~=error", 4);
+    expect(&rig, "echo 'open", "~=error", 2);
+    expect(&rig, "echo ${unset_one?must be set}; echo after", "~must be set|=error", 1);
+    expect(&rig, "set -u; echo $unset_one; echo after", "~unbound variable|=error", 1);
+    expect(&rig, "set +u; echo on", "o[on\n]=ok", 0);
     expect(&rig, "readonly r=1; exit", "~=", 0);
     expect(&rig, "echo $r", "o[1\n]=ok", 0);
+    CHECK(rig_end(&rig) == 0);
+}
+
+/* It is a shell as any other. */
+static void test_durable_as_others(void)
+{
+    struct rig rig;
+    rig_start_as(&rig, "bash", "durable", NULL);
+    rig_ready(&rig, "bash");
+    test_state(&rig);
+    test_errors(&rig);
+    test_errexit(&rig);
+    test_bytes(&rig);
+    test_interrupts(&rig);
+    test_attacks(&rig);
+    test_ways(&rig);
     CHECK(rig_end(&rig) == 0);
 }
 
@@ -268,6 +290,7 @@ int main(void)
     CHECK(rig_implements(&rig, "bash "));
     test_state(&rig);
     test_errors(&rig);
+    CHECK(rig_matches(rig_run(&rig, "break; return 3; continue; echo on"), "~o[on\n]|=ok"));
     test_errexit(&rig);
     test_bytes(&rig);
     test_interrupts(&rig);
@@ -277,6 +300,7 @@ int main(void)
     CHECK(rig_end(&rig) == 0);
     test_ends();
     test_durable();
+    test_durable_as_others();
     test_durable_interrupts();
     test_driver_killed();
     test_plain_shell();
