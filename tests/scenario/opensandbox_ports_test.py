@@ -246,6 +246,13 @@ class ThroughTheNegotiator(World):
                     self.assertIsNone(headers["Set-Cookie"])
                     self.assertTrue(headers["X-Request-ID"])
 
+    def test_all_that_execd_has(self):
+        for method, path, body in (("GET", "/ping", None), ("POST", "/command", {"command": "true"}), ("POST", "/session", {}),
+                                   ("GET", "/code/contexts", None), ("GET", "/files/info?path=/etc/passwd", None), ("GET", "/metrics", None),
+                                   ("GET", "/proxy/3000/echo", None), ("POST", "/pty", {})):
+            status, _, data = self.proxy(path, key="ada", port="44772", method=method, body=json.dumps(body).encode() if body is not None else None)
+            self.assertIn(status, (200, 201), (path, data))
+
     def test_whose_it_is(self):
         for shown, expected in (({}, 401), ({KEY: SECRET}, 401), ({KEY: "no key at all"}, 401), ({EXECD: "x"}, 401),
                                 ({KEY: self.keys["bob"]}, 404), ({KEY: self.keys["viewer"]}, 403),

@@ -22,7 +22,7 @@ enum {
     HEAD_TIMEOUT_MS = 660000, /* the node gives an app 600 s, and says so itself */
     PORT_EXECD = 44772,
     PORT_EGRESS = 18080,
-    SCOPE_BYTES = 24
+    SCOPE_BYTES = 32
 };
 
 /* One request, as its path and its client say it. */
@@ -227,15 +227,15 @@ static void on_granted(struct http_request *request, const struct negotiation *n
     sodium_memzero(grant->token, sizeof grant->token);
 }
 
-/* For execd all that policy gives; else no more than the port. */
+/* For execd what its endpoint gives, as far as policy does; else no more than the port. */
 static bool choose_scopes(struct wanted *wanted, const struct wish *wish, struct error *err)
 {
-    char scope[SCOPE_BYTES] = "network";
-    wanted->scopes_given = wish->number != PORT_EXECD;
-    if (!wanted->scopes_given)
-        return true;
-    return (wish->number == PORT_EGRESS || text_format(scope, sizeof scope, "port@%s", wish->port)) &&
-           scope_parse(&wanted->scopes, scope, strlen(scope), SCOPE_UNKNOWN_REFUSED, err);
+    char scope[SCOPE_BYTES];
+    bool fits = wish->number == PORT_EXECD    ? text_copy(scope, sizeof scope, "fs:rw process shell code port")
+                : wish->number == PORT_EGRESS ? text_copy(scope, sizeof scope, "network")
+                                              : text_format(scope, sizeof scope, "port@%s", wish->port);
+    wanted->scopes_given = true;
+    return fits && scope_parse(&wanted->scopes, scope, strlen(scope), SCOPE_UNKNOWN_REFUSED, err);
 }
 
 static void ask_for(const struct wish *wish)
