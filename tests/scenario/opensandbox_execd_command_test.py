@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import signal
 import socket
 import sys
 import time
@@ -302,6 +303,29 @@ class Commands(unittest.TestCase):
             self.assertEqual((logs.status, logs.body), (200, text), cursor)
             self.assertEqual(logs.headers["execd-commands-tail-cursor"], str(max(13, cursor)))
         self.assertEqual(self.ask("GET", f"/command/{command}/logs?cursor=x").status, 400)
+
+    def kill_front(self):
+        for pid in self.deployment.pids("parley-sandboxd"):
+            with open(f"/proc/{pid}/status") as status:
+                uid = next(int(line.split()[1]) for line in status if line.startswith("Uid:"))
+            if uid != 0:
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
+        self.deployment.wait_ready()
+
+    def test_what_outlives_the_front(self):
+        """A command, its log in the order of the writing, and its end; of its line the beginning."""
+        self.events("rm -f /tmp/go-on")
+        line = "echo one; echo two >&2; until [ -e /tmp/go-on ]; do sleep 0.05; done; echo three; exit 6 # " + "x" * 400
+        command = self.background(line)
+        until(lambda: self.ask("GET", f"/command/{command}/logs").body == b"one\ntwo\n")
+        self.kill_front()
+        status = until(lambda: (lambda reply: reply.status == 200 and reply.json)(self.ask("GET", f"/command/status/{command}")))
+        self.assertTrue(status["running"])
+        self.assertTrue(line.startswith(status["content"]) and len(status["content"]) > 200, status)
+        self.events("touch /tmp/go-on")
+        self.assertEqual(self.ended(command)["exit_code"], 6)
+        self.assertEqual(self.ask("GET", f"/command/{command}/logs").body, b"one\ntwo\nthree\n")
 
     def test_what_is_not_there(self):
         for path in ("/command/status/none", "/command/status/a%20b", "/command/none/logs", "/command/a%20b/logs"):
