@@ -1,9 +1,11 @@
 /* osb_create.c - POST /v1/sandboxes: a sandbox on a thread of its own, answered when it runs. Nobody else knows its id:
  * when the client is not there any more, or was told that it took too long, it goes again. */
 #include "negotiator/dialects/opensandbox/opensandbox.h"
+#include "negotiator/dialects/opensandbox/osb_codes.h"
 #include "negotiator/dialects/opensandbox/osb_errors.h"
 #include "negotiator/dialects/opensandbox/osb_shown.h"
 #include "negotiator/dialects/opensandbox/osb_wish.h"
+#include "negotiator/dialects/waiting.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -60,6 +62,39 @@ static void count(struct plane_outcomes *outcomes, const struct error *refusal)
     metrics_add(refusal->kind == ERROR_NONE ? &outcomes->created : &outcomes->refused[refusal->kind], 1);
 }
 
+static bool has_host_folder(const struct negotiation *n)
+{
+    size_t i;
+    const json_t *each;
+    json_array_foreach (n->wanted.volumes, i, each) {
+        if (text_equal(json_string_value(json_object_get(each, "kind")), "host"))
+            return true;
+    }
+    return false;
+}
+
+/* What is wrong with the body, in this protocol: the folder of a host that its node does not give, the volume or
+ * snapshot that is not there. Only their sentence tells the first from what policy forbids. */
+static struct osb_refusal refusal_of(const struct negotiation *n)
+{
+    struct osb_refusal refusal = {.err = n->refusal};
+    const char *why = n->refusal.message;
+    if (n->refusal.kind == ERROR_FORBIDDEN && has_host_folder(n) && strstr(why, "volume_hosts")) {
+        refusal.code = OSB_VOLUME_HOST_DENIED;
+        refusal.status = error_http_status(ERROR_INVALID);
+    } else if (n->refusal.kind == ERROR_NOT_FOUND) {
+        refusal.code = text_starts_with(why, "there is no volume") ? OSB_VOLUME_NOT_FOUND : OSB_NO_SNAPSHOT;
+    }
+    return refusal;
+}
+
+static void refuse(struct http_request *request, const struct negotiation *n)
+{
+    struct osb_refusal refusal = refusal_of(n);
+    waiting_retry_after(request, n->retry_after_s);
+    osb_refuse_quietly(request, &refusal); /* the rules have recorded it */
+}
+
 /* On the loop: it is durable, or refused. Of a loop that has ended nobody is left to answer. */
 static void on_granted(void *cookie)
 {
@@ -75,7 +110,7 @@ static void on_granted(void *cookie)
         if (n->refusal.kind == ERROR_NONE)
             print(request, n);
         else
-            osb_answer(request, &n->refusal);
+            refuse(request, n);
     } else if (is_there && n->refusal.kind == ERROR_NONE) {
         release(creation);
     }

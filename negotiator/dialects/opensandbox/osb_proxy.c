@@ -1,6 +1,7 @@
-/* osb_proxy.c - L15: requests that go on to a sandbox's node. Who shows a capability of that sandbox uses it: its MAC, its
- * time and what was revoked are judged here, so that nobody makes a node refuse us for his guesses, and the node judges
- * all of it again. Who shows an API key of the owner gets a short capability by the rules, which he never sees. */
+/* osb_proxy.c - L15: requests that go on to a sandbox's node. Who shows a capability of that sandbox uses it: its MAC,
+ * its time and what was revoked are judged here, so that nobody makes a node refuse us for his guesses, and the node
+ * judges all of it again. Who shows an API key of the owner gets a short capability by the rules, which he never sees.
+ */
 #include "negotiator/dialects/kept_grants.h"
 #include "negotiator/dialects/opensandbox/opensandbox.h"
 #include "negotiator/dialects/opensandbox/osb_errors.h"
@@ -199,8 +200,7 @@ static void ask_about(const struct wish *wish)
     struct error err = {0};
     AUTO(question) *q = question_new();
     q->verb = QUESTION_SHOWN;
-    if (!plane_holder(request, &q->caller, &err) ||
-        !text_copy(q->sandbox_id, sizeof q->sandbox_id, wish->sandbox_id)) {
+    if (!plane_holder(request, &q->caller, &err) || !text_copy(q->sandbox_id, sizeof q->sandbox_id, wish->sandbox_id)) {
         http_reply_error(request, &err);
         return;
     }
@@ -217,7 +217,8 @@ static void on_granted(struct http_request *request, const struct negotiation *n
     AUTO_FREE struct kept_grant *grant = memory_new(sizeof *grant);
     bool is_granted = err.kind == ERROR_NONE && leasing_mint(plane_of(request)->leasing, n, grant->token, &err) &&
                       text_copy(grant->node, sizeof grant->node, n->sandbox.node) &&
-                      text_copy(grant->owner, sizeof grant->owner, n->sandbox.principal) && read_wish(&wish, request, &err);
+                      text_copy(grant->owner, sizeof grant->owner, n->sandbox.principal) &&
+                      read_wish(&wish, request, &err);
     if (is_granted) {
         keep_and_use(&wish, grant, n->claims.expires_at);
     } else {
@@ -244,8 +245,8 @@ static void ask_for(const struct wish *wish)
     struct http_request *request = wish->request;
     AUTO(negotiation) *n = negotiation_new();
     n->caller.principal = *(const struct principal *)http_request_identity(request);
-    if (!plane_holder(request, &n->caller, &err) ||
-        !text_copy(n->sandbox_id, sizeof n->sandbox_id, wish->sandbox_id) || !choose_scopes(&n->wanted, wish, &err)) {
+    if (!plane_holder(request, &n->caller, &err) || !text_copy(n->sandbox_id, sizeof n->sandbox_id, wish->sandbox_id) ||
+        !choose_scopes(&n->wanted, wish, &err)) {
         plane_refuse(request, &err);
         return;
     }

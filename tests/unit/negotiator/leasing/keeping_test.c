@@ -28,7 +28,8 @@ struct asking {
     enum role role;  /* 0: user; see viewer */
     bool viewer;
     const char *owner, *sandbox, *snapshot, *name, *token, *cursor;
-    size_t limit;
+    size_t limit, offset;
+    unsigned states;
 };
 
 static const char *or_empty(const char *text)
@@ -43,6 +44,8 @@ static void keep_start(struct world *world, struct keep *keep, struct asking ask
     k->verb = asking.verb;
     k->caller.principal.role = asking.viewer ? ROLE_VIEWER : asking.role ? asking.role : ROLE_USER;
     k->limit = asking.limit;
+    k->offset = asking.offset;
+    k->states = asking.states;
     k->token = memory_string(asking.token);
     const char *who = asking.token ? "" : asking.who ? asking.who : "ada";
     CHECK(text_copy(k->caller.principal.name, PRINCIPAL_BYTES, who) &&
@@ -269,6 +272,43 @@ static void there_is_a_most(struct world *world)
     CHECK(of->count == 0);
     AUTO(keeping) *named = keep(world, (struct asking){.verb = KEEPING_LIST, .name = page->list[0].name});
     CHECK(named->count == 1);
+}
+
+/* Newest first, each once, however the pages are cut; of others none, and none that is going. */
+static void pages_by_offset(struct world *world)
+{
+    char sandbox[RANDOM_ID_BYTES], id[RANDOM_ID_BYTES];
+    ask_id(world, (struct asked){.thread = "t"}, sandbox);
+    for (int i = 0; i < 5; i++)
+        take(world, sandbox, NULL, id);
+    AUTO(keeping) *all = keep(world, (struct asking){.verb = KEEPING_PAGE});
+    CHECK(all->total == 5 && all->count == 5 && !all->is_cut);
+    for (size_t i = 0; i + 1 < all->count; i++)
+        CHECK(all->list[i].created_at >= all->list[i + 1].created_at);
+    for (size_t offset = 0; offset < 6; offset += 2) {
+        AUTO(keeping) *page = keep(world, (struct asking){.verb = KEEPING_PAGE, .limit = 2, .offset = offset});
+        CHECK(page->total == 5 && page->count == (offset == 4 ? 1 : 2));
+        for (size_t i = 0; i < page->count; i++)
+            CHECK_TEXT(page->list[i].id, all->list[offset + i].id);
+    }
+    AUTO(keeping) *behind = keep(world, (struct asking){.verb = KEEPING_PAGE, .offset = 7});
+    CHECK(behind->total == 5 && behind->count == 0);
+    CHECK_KIND(keep_kind(world, (struct asking){.verb = KEEPING_DROP, .snapshot = all->list[0].id}), ERROR_NONE);
+    AUTO(keeping) *ready = keep(world, (struct asking){.verb = KEEPING_PAGE, .states = 1U << SNAPSHOT_READY});
+    CHECK(ready->total == 4);
+    AUTO(keeping) *creating = keep(world, (struct asking){.verb = KEEPING_PAGE, .states = 1U << SNAPSHOT_CREATING});
+    CHECK(creating->total == 0);
+    AUTO(keeping) *of = keep(world, (struct asking){.verb = KEEPING_PAGE, .sandbox = "sbx_zzzzzzzzzzzzzzzzzzzz"});
+    CHECK(of->total == 0);
+    AUTO(keeping) *named = keep(world, (struct asking){.verb = KEEPING_PAGE, .name = all->list[1].name});
+    CHECK(named->total == 1 && named->count == 1);
+    AUTO(keeping) *others = keep(world, (struct asking){.verb = KEEPING_PAGE, .who = "bob"});
+    CHECK(others->total == 0);
+    AUTO(keeping) *admins = keep(world, (struct asking){.verb = KEEPING_PAGE, .who = "root", .role = ROLE_ADMIN});
+    CHECK(admins->total == 0); /* one's own, whoever one is */
+    AUTO(keeping) *for_ada =
+        keep(world, (struct asking){.verb = KEEPING_PAGE, .who = "root", .role = ROLE_ADMIN, .owner = "ada"});
+    CHECK(for_ada->total == 4);
 }
 
 /* A node makes a few at a time, of each sandbox one. */
@@ -559,6 +599,7 @@ int main(void)
     in_both_worlds(by_capability);
     in_both_worlds(only_of_living_ones);
     in_both_worlds(there_is_a_most);
+    in_both_worlds(pages_by_offset);
     in_both_worlds(turns);
     in_both_worlds(others_get_their_turn);
     in_both_worlds(one_does_not_fill_the_queue);

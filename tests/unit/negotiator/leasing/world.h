@@ -131,6 +131,9 @@ static void fake_answer(const struct fake_call *call, const struct error *refusa
     json_t *reply = json_pack("{s:b, s:{s:s, s:s, s:b}, s:O, s:I, s:s, s:s, s:i}", "ok", 1, "sandbox", "isolation",
                               "namespaces", "storage", "btrfs", "warm", 1, "limits", call->message, "size_bytes",
                               (json_int_t)4096, "template", "py", "storage", "btrfs", "running", 3);
+    if (text_equal(json_string_value(json_object_get(call->message, "call")), "logs"))
+        (void)json_object_update_new(reply, json_pack("{s:b, s:n, s:s, s:s, s:b}", "running", 1, "exit_code", "stdout",
+                                                      "out", "stderr", "", "truncated", 0));
     call->done(call->cookie, reply, &none);
     json_decref(reply);
 }
