@@ -102,7 +102,7 @@ class Lifecycle(unittest.TestCase):
         self.refuse(501, "KUBERNETES::POOL_NOT_SUPPORTED", extensions={"poolRef": "p"})
         self.refuse(404, "SNAPSHOT::NOT_FOUND", image=..., snapshotId="snp_" + "a" * 20)
         self.ask("POST", "/v1/sandboxes", [], 400, "SANDBOX::INVALID_PARAMETER")
-        refused = self.refuse(503, "SANDBOX::NO_CAPACITY", image={"uri": "not-here:1"})
+        refused = self.refuse(400, "SANDBOX::INVALID_PARAMETER", image={"uri": "not-here:1"})
         self.assertIn("no-such-template", refused["message"])
 
     def test_a_registry_s_password_is_kept_nowhere(self):
@@ -331,9 +331,9 @@ class Lifecycle(unittest.TestCase):
                                 "contentType": "text/plain; charset=utf-8", "content": "hello\n\ufffdx\n",
                                 "contentLength": 11, "truncated": False})
         self.assertTrue(self.ask("GET", path + "/logs?scope=network")["warnings"])
-        events = self.ask("GET", path + "/events?scope=all")
-        self.assertIn("sandboxd exec ok id=entrypoint", events["content"])
-        self.assertEqual(events["kind"], "events")
+        self.assertEqual(self.ask("GET", path + "/events?scope=all")["kind"], "events")
+        self.wait(lambda: "sandboxd exec ok id=entrypoint" in self.ask("GET", path + "/events?scope=process")["content"],
+                  "its node has told")
         self.ask("GET", path + "/logs?scope=nothing", status=400, code="SANDBOX::INVALID_PARAMETER")
         self.ask("GET", path + "/inspect", status=404, code="GENERAL::NOT_FOUND")
         legacy = self.deployment.request("GET", path + "/logs?tail=1")
