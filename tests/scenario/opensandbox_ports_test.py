@@ -27,9 +27,11 @@ RESERVED = ("44772", "18080")
 class World(unittest.TestCase):
     """ada's sandbox with an app on 3000 and servers on the ports that OpenSandbox has taken; bob's is another's."""
 
+    failures = "0"  # no limit
+
     @classmethod
     def setUpClass(cls):
-        cls.deployment = Deployment(PARLEY_AUTH_FAILURES_PER_MINUTE="0")
+        cls.deployment = Deployment(PARLEY_AUTH_FAILURES_PER_MINUTE=cls.failures)
         cls.addClassCleanup(cls.deployment.close)
         cls.keys = {}
         for name, principal, role in (("ada", "ada", "user"), ("viewer", "ada", "viewer"), ("bob", "bob", "user")):
@@ -363,6 +365,23 @@ class ThroughTheNegotiator(World):
         self.assertEqual(self.deployment.request("DELETE", f"/sandboxes/{sandbox}", token=self.keys["ada"]).status, 204)
         for headers in ({KEY: self.keys["ada"]}, {EXECD: made["token"]}):
             self.assertIn(self.proxy(sandbox=sandbox, headers=headers)[0], (401, 404, 410))
+
+
+@needs_root
+class Guesses(World):
+    """What proves nothing is counted where it came to: through the negotiator nobody uses up what the node allows its address."""
+
+    failures = "12"
+
+    def test_they_cost_their_client_alone(self):
+        forged = [self.token[:-4] + f"{i:04d}" for i in range(40)]
+        through = [self.by_proxy(f"/sandboxes/{self.sandbox}/proxy/3000/echo", {EXECD: token})[0] for token in forged]
+        self.assertEqual((through[0], through[-1]), (401, 429), through)
+        path = f"/sandboxes/{self.sandbox}/port/3000/echo"
+        self.assertEqual(self.at_node(path, self.token)[0], 200)
+        direct = [self.at_node(path, token)[0] for token in forged]  # the same, where it counts
+        self.assertEqual((direct[0], direct[-1]), (401, 429), direct)
+        self.assertEqual(self.at_node(path, self.token)[0], 429)
 
 
 if __name__ == "__main__":
