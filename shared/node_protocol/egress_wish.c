@@ -61,9 +61,10 @@ static bool read_list(const struct list *list, const json_t *value, struct error
     const json_t *each;
     if (!value || json_is_null(value))
         return true;
-    if (!json_is_array(value) || json_array_size(value) > EGRESS_RULES_MAX)
-        return error_set(err, ERROR_INVALID, "network.%s must be a list of at most %d names and IPv4 networks",
-                         list->name, EGRESS_RULES_MAX);
+    size_t count = json_array_size(value), least = list->is_denied ? 1 : 0;
+    if (!json_is_array(value) || count < least || count > EGRESS_RULES_MAX)
+        return error_set(err, ERROR_INVALID, "network.%s must be a list of %zu to %d names and IPv4 networks",
+                         list->name, least, EGRESS_RULES_MAX);
     json_array_foreach (value, i, each) {
         if (!add_entry(list, each, err))
             return false;

@@ -156,7 +156,9 @@ static json_t *network_of(const struct list *list, struct error *err)
     const char *mode = egress_mode_name(list->is_open ? EGRESS_PUBLIC : list->count > 0 ? EGRESS_ALLOW : EGRESS_NONE);
     json_t *network = json_pack("{s:s}", "egress", mode);
     if (list->count > 0 && !is_plain)
-        json_object_update_new(network, json_pack("{s:O, s:O}", "allow", allow, "deny", deny));
+        json_object_set(network, "allow", allow);
+    if (json_array_size(deny) > 0)
+        json_object_set(network, "deny", deny);
     json_decref(allow);
     json_decref(deny);
     struct egress_wish wish;

@@ -192,7 +192,8 @@ static void wishes(void)
 
 static void denials(void)
 {
-    CHECK_TEXT(wished("{\"egress\":\"none\",\"deny\":[]}"), "{\"egress\":\"none\"}");
+    CHECK_TEXT(wished("{\"egress\":\"none\",\"deny\":null}"), "{\"egress\":\"none\"}");
+    CHECK_TEXT(wished("{\"egress\":\"none\",\"deny\":[]}"), "refused");
     CHECK_TEXT(wished("{\"egress\":\"public\",\"deny\":[\"Bad.com.\",\"bad.com\",\"10.1.2.3/8\"]}"),
                "{\"egress\":\"public\",\"deny\":[\"bad.com\",\"10.0.0.0/8\"]}");
     CHECK_TEXT(wished("{\"egress\":\"public\",\"allow\":[\"good.bad.com\"],\"deny\":[\"*.bad.com\"]}"),
