@@ -15,6 +15,7 @@
 #define PLANE_AFTER_EXPIRY_S 3600 /* what began in time may go on for so long: an exec, an upload, a download */
 
 struct port_pool;
+struct policy_relay;
 struct execd_terminals;
 
 /** Where ports are origins of their own. */
@@ -53,6 +54,7 @@ struct plane {
     int pressure[3];       /* of /proc/pressure/{cpu,memory,io}; -1 or 0: none */
     struct plane_counts counts;
     struct execd_terminals *terminals; /* of OpenSandbox's clients */
+    struct policy_relay *policy_relay; /* NULL: without a negotiator; set before the first request */
     struct port_pool *port_pools[SANDBOXES_LOOPS_MAX]; /* each belongs to its loop; NULL before and after */
     /** Judges a token that came behind the head, on a route that takes HTTP_LATER, as one in the head would have been,
      *  and makes its claims the request's identity. With an identity there already it must be of the same sandbox,

@@ -14,6 +14,7 @@
 #include "sandboxd/dialects/native/previews/previews.h"
 #include "sandboxd/dialects/native/socket/socket.h"
 #include "sandboxd/dialects/node.h"
+#include "sandboxd/dialects/policy_relay.h"
 #include "sandboxd/front/authorize.h"
 #include "sandboxd/front/connections.h"
 #include "sandboxd/front/heartbeat.h"
@@ -64,9 +65,9 @@ struct front {
 
 /* ---- routes ---- */
 
-static const struct http_route *(*const DIALECTS[])(size_t *count) = {native_routes,  kernels_routes, metrics_routes,
-                                                                      files_routes,   socket_routes,  ports_routes,
-                                                                      execute_routes, node_routes,    plane_metrics_routes};
+static const struct http_route *(*const DIALECTS[])(size_t *count) = {
+    native_routes, kernels_routes, metrics_routes, files_routes,        socket_routes,
+    ports_routes,  execute_routes, node_routes,    plane_metrics_routes};
 
 static void join_routes(struct http_route **all, size_t *count, const struct http_route *routes, size_t some)
 {
@@ -96,7 +97,8 @@ static struct http_route *collect_routes(bool is_guest, size_t *count)
 static json_t *error_body(const struct http_request *request, const struct error *err)
 {
     json_t *body = execute_error(request, err);
-    return body ? body : execd_error(request, err);
+    body = body ? body : execd_error(request, err);
+    return body ? body : policy_relay_error(request, err);
 }
 
 void front_print_routes(void)
@@ -131,7 +133,8 @@ static char *make_url(const struct front *front, uint16_t port)
     if (settings->advertise_url)
         return memory_string(settings->advertise_url);
     bool v6 = strchr(settings->listen_host, ':') != NULL;
-    return memory_printf("%s://%s%s%s:%u", front->tls ? "https" : "http", v6 ? "[" : "", settings->listen_host, v6 ? "]" : "", port);
+    return memory_printf("%s://%s%s%s:%u", front->tls ? "https" : "http", v6 ? "[" : "", settings->listen_host,
+                         v6 ? "]" : "", port);
 }
 
 /* ---- rights ---- */
@@ -397,6 +400,7 @@ static void wait_for_signal(void)
 /* What the marks still owe to heartbeat and loops they give when they are freed: before those are. */
 static void stop(struct front *front, struct http_server *server, struct heartbeat *heartbeat, struct ship *ship)
 {
+    policy_relay_stop(front->context.plane.policy_relay);
     ship_stopping(ship); /* its call may hang as long as the server's grace: both at once, as the launcher waits 15 s */
     http_server_stop(server, STOP_GRACE_MS);
     heartbeat_stop(heartbeat);
@@ -406,10 +410,24 @@ static void stop(struct front *front, struct http_server *server, struct heartbe
     ship_stop(ship); /* freed after the spool, whose thread may still wake it */
 }
 
+/* NULL: there is no negotiator, or it cannot start. */
+static struct policy_relay *start_policy_relay(const struct front *front, struct error *err)
+{
+    const char *negotiator = node_seal_identity(front->context.plane.seal)->negotiator_url;
+    return negotiator[0] ? policy_relay_start(negotiator, err) : NULL;
+}
+
 static bool serve(struct front *front, struct error *err)
 {
-    const struct plane *plane = &front->context.plane;
-    AUTO_FREE char *url = NULL; /* told to requests: freed after the server */
+    struct plane *plane = &front->context.plane;
+    AUTO_FREE char *url = NULL; /* told to requests: freed after the server, as the relay */
+    struct error why = {0};
+    AUTO(policy_relay) *relay = start_policy_relay(front, &why);
+    if (why.kind != ERROR_NONE) {
+        *err = why;
+        return false;
+    }
+    plane->policy_relay = relay;
     AUTO(http_server) *server = start_server(front, err);
     if (!server)
         return false;
@@ -581,9 +599,14 @@ int front_main(int launcher_socket, const struct settings *settings, const struc
         log_error("front", "%s", err.message);
     free(front.routes);
     http_tls_free(front.tls);
-    const int held[] = {front.run_folder, front.spool_folder, front.journal_folder, front.paused_folder,
-                        front.journal_lock, front.context.plane.pressure[0],
-                        front.context.plane.pressure[1], front.context.plane.pressure[2]};
+    const int held[] = {front.run_folder,
+                        front.spool_folder,
+                        front.journal_folder,
+                        front.paused_folder,
+                        front.journal_lock,
+                        front.context.plane.pressure[0],
+                        front.context.plane.pressure[1],
+                        front.context.plane.pressure[2]};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         if (held[i] >= 0)
             close(held[i]);

@@ -123,8 +123,8 @@ static bool refuse(const char *url, long status, const struct text *body, struct
     return false;
 }
 
-static bool transfer(struct node_caller *caller, const char *url, struct reply *reply, const char *why,
-                     struct error *err)
+static bool perform(struct node_caller *caller, const char *url, struct reply *reply, const char *why, long *status,
+                    struct error *err)
 {
     CURLcode code = curl_easy_perform(caller->curl);
     if (reply->too_large)
@@ -135,19 +135,30 @@ static bool transfer(struct node_caller *caller, const char *url, struct reply *
         return false;
     if (code != CURLE_OK)
         return error_set(err, ERROR_NODE_UNREACHABLE, "%.100s: %s", url, why[0] ? why : curl_easy_strerror(code));
-    long status = 0;
-    curl_easy_getinfo(caller->curl, CURLINFO_RESPONSE_CODE, &status);
-    return status == 200 || refuse(url, status, &reply->body, err);
+    curl_easy_getinfo(caller->curl, CURLINFO_RESPONSE_CODE, status);
+    return true;
 }
 
-bool node_call(struct node_caller *caller, const char *url, const void *body, size_t body_size, unsigned timeout_ms,
-               uint8_t **reply, size_t *reply_size, struct error *err)
+static bool transfer(struct node_caller *caller, const char *url, struct reply *reply, const char *why,
+                     struct error *err)
+{
+    long status = 0;
+    return perform(caller, url, reply, why, &status, err) && (status == 200 || refuse(url, status, &reply->body, err));
+}
+
+static bool is_callable(struct node_caller *caller, const char *url, size_t body_size, struct error *err)
 {
     if (body_size > LINK_MESSAGE_MAX_BYTES)
         return error_set(err, ERROR_TOO_LARGE, "a call of %zu bytes; at most %d", body_size, LINK_MESSAGE_MAX_BYTES);
     if (!text_starts_with(url, "http://") && !text_starts_with(url, "https://"))
         return error_set(err, ERROR_INVALID, "%.100s is not an http or https URL", url);
-    if (!open_curl(caller, err))
+    return open_curl(caller, err);
+}
+
+bool node_call(struct node_caller *caller, const char *url, const void *body, size_t body_size, unsigned timeout_ms,
+               uint8_t **reply, size_t *reply_size, struct error *err)
+{
+    if (!is_callable(caller, url, body_size, err))
         return false;
     char why[CURL_ERROR_SIZE] = "";
     struct reply got = {0};
@@ -166,6 +177,57 @@ bool node_call(struct node_caller *caller, const char *url, const void *body, si
         *reply_size = got.body.length;
         *reply = (uint8_t *)TAKE(got.body.data);
     }
+    text_done(&got.body);
+    return ok;
+}
+
+/* ---- any request ---- */
+
+static void take_answer(struct node_caller *caller, struct reply *reply, long status, struct node_answer *answer)
+{
+    const char *type = NULL;
+    *answer = (struct node_answer){.status = (int)status};
+    if (curl_easy_getinfo(caller->curl, CURLINFO_CONTENT_TYPE, &type) != CURLE_OK || type == NULL ||
+        !text_copy(answer->type, sizeof answer->type, type))
+        answer->type[0] = '\0';
+    text_append(&reply->body, "", 0);
+    answer->body_size = reply->body.length;
+    answer->body = (uint8_t *)TAKE(reply->body.data);
+}
+
+static struct curl_slist *make_headers(const struct node_request *request)
+{
+    struct curl_slist *list = curl_slist_append(NULL, "Expect:");
+    for (size_t i = 0; list && request->headers[i]; i++) {
+        struct curl_slist *longer = curl_slist_append(list, request->headers[i]);
+        if (longer == NULL)
+            curl_slist_free_all(list);
+        list = longer;
+    }
+    return list;
+}
+
+bool node_ask(struct node_caller *caller, const struct node_request *request, struct node_answer *answer,
+              struct error *err)
+{
+    if (!is_callable(caller, request->url, request->body_size, err))
+        return false;
+    char why[CURL_ERROR_SIZE] = "";
+    struct reply got = {0};
+    long status = 0;
+    struct curl_slist *headers = make_headers(request);
+    bool ok = headers &&
+              set_options(caller->curl, request->url, request->body, request->body_size, request->timeout_ms, &got, why,
+                          headers) &&
+              curl_easy_setopt(caller->curl, CURLOPT_CUSTOMREQUEST, request->method) == CURLE_OK &&
+              watch_cancel(caller);
+    if (!ok)
+        error_set(err, ERROR_INTERNAL, "libcurl takes not the options of a call");
+    ok = ok && perform(caller, request->url, &got, why, &status, err);
+    if (ok)
+        take_answer(caller, &got, status, answer);
+    curl_easy_reset(caller->curl);
+    curl_slist_free_all(headers);
     text_done(&got.body);
     return ok;
 }

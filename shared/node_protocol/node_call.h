@@ -1,4 +1,5 @@
-/** node_call.h - one blocking HTTP POST of bytes (libcurl), for the two ends of the node link. Never on a loop. */
+/** node_call.h - one blocking HTTP request (libcurl): the POSTs of the two ends of the node link, and requests that a
+ *  node passes on. Never on a loop. */
 #pragma once
 
 #include "shared/base/error.h"
@@ -25,3 +26,23 @@ void node_caller_cancel_by(struct node_caller *caller, const atomic_bool *flag);
  *  send twice: the receiver's link window takes one. The program ignores SIGPIPE. */
 bool node_call(struct node_caller *caller, const char *url, const void *body, size_t body_size, unsigned timeout_ms,
                uint8_t **reply, size_t *reply_size, struct error *err) MUST_USE;
+
+struct node_request {
+    const char *method, *url;
+    const char *const *headers; /* "Name: value", a NULL behind the last, 7 at most */
+    const void *body;           /* NULL: none */
+    size_t body_size;           /* at most LINK_MESSAGE_MAX_BYTES */
+    unsigned timeout_ms;
+};
+
+struct node_answer {
+    int status;
+    char type[64]; /* Content-Type; "" none, or a longer one */
+    uint8_t *body; /* the caller's, to free; never NULL */
+    size_t body_size;
+};
+
+/** Any request, and its answer whatever its status; else as node_call. Sent once: a kept-alive connection that broke is
+ *  NODE_UNREACHABLE. */
+bool node_ask(struct node_caller *caller, const struct node_request *request, struct node_answer *answer,
+              struct error *err) MUST_USE;

@@ -63,7 +63,7 @@ ALLOWED = {
     "sandboxd/dialects/native/kernels": ["sandboxd/dialects/native/files/files_request.h", "sandboxd/dialects/plane.h", "sandboxd/dialects/fields.h", "sandboxd/dialects/native/events.h", "sandboxd/sandbox",
                                          "sandboxd/helpers/drivers", "shared/base", "shared/http", "shared/capability"],
     "sandboxd/dialects/native/previews": ["sandboxd/dialects/plane.h", "sandboxd/dialects/port_relay.h", "sandboxd/sandbox", "shared/base", "shared/http", "shared/capability"],
-    "sandboxd/dialects/native/ports": ["sandboxd/dialects/plane.h", "sandboxd/dialects/fields.h", "sandboxd/dialects/native/events.h", "sandboxd/dialects/port_relay.h", "sandboxd/sandbox",
+    "sandboxd/dialects/native/ports": ["sandboxd/dialects/plane.h", "sandboxd/dialects/policy_relay.h", "sandboxd/dialects/fields.h", "sandboxd/dialects/native/events.h", "sandboxd/dialects/port_relay.h", "sandboxd/sandbox",
                                        "shared/base", "shared/http", "shared/capability"],
     "sandboxd/dialects/native/socket": ["sandboxd/dialects/plane.h", "sandboxd/dialects/fields.h", "sandboxd/dialects/native/events.h", "sandboxd/dialects/native/exec_request.h",
                                         "sandboxd/sandbox", "shared/base", "shared/http", "shared/capability"],

@@ -5,6 +5,7 @@
 #include "sandboxd/dialects/native/ports/ports_events.h"
 #include "sandboxd/dialects/native/ports/ports_pass.h"
 #include "sandboxd/dialects/native/ports/tunnel.h"
+#include "sandboxd/dialects/policy_relay.h"
 #include "sandboxd/dialects/port_relay.h"
 #include "sandboxd/sandbox/ports/ports.h"
 
@@ -58,7 +59,8 @@ static const struct http_route ROUTES[] = {
     {"*", "/s/{sandbox}/port/{port}/{rest...}", ROUTED, "port", PORT_RELAY_BODY_BYTES, handle_routed},
     {"*", "/s/{sandbox}/port/44772/proxy/{port}/{rest...}", ROUTED, "port", PORT_RELAY_BODY_BYTES, handle_routed},
     {"*", PORT_RELAY_EXECD_UNKNOWN, RESERVED, "", PORT_RELAY_BODY_BYTES, handle_reserved},
-    {"*", PORT_RELAY_EGRESS_UNKNOWN, RESERVED | HTTP_EGRESS_AUTH, "", PORT_RELAY_BODY_BYTES, handle_reserved},
+    {"*", PORT_RELAY_EGRESS_UNKNOWN, CAPABILITY | HTTP_EXECD | HTTP_EGRESS_AUTH, "", POLICY_RELAY_BODY_BYTES,
+     policy_relay_handle},
 };
 
 const struct http_route *ports_routes(size_t *count)
