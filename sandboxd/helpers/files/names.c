@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { TABLE_BYTES = 1 << 20, IDS_MAX_DIGITS = 10 };
@@ -141,6 +142,14 @@ static bool find_wanted(const struct helper *helper, enum names_kind kind, const
                      kind == NAMES_USERS ? "user" : "group");
 }
 
+/* fchown(2) takes no O_PATH descriptor, and gVisor no AT_EMPTY_PATH of one; chown(2) follows this link of our own. */
+static int change(int fd, uint32_t owner, uint32_t group)
+{
+    char link[32];
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    return chown(link, owner, group);
+}
+
 bool names_give(const struct helper *helper, int fd, struct error *err)
 {
     const struct files_request *request = helper->request;
@@ -150,7 +159,7 @@ bool names_give(const struct helper *helper, int fd, struct error *err)
         return false;
     if (owner == NAMES_NONE && group == NAMES_NONE)
         return true;
-    if (fchownat(fd, "", owner, group, AT_EMPTY_PATH) == 0)
+    if (change(fd, owner, group) == 0)
         return true;
-    return fail_errno(err, "chown: only root gives a file to another");
+    return fail_errno(err, "chown%s", errno == EPERM ? ": only root gives a file to another" : "");
 }
