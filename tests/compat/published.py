@@ -13,13 +13,15 @@ VERSION = "0.1.11"
 EACH_MAX = 12  # bodies of one operation and status: more say nothing new
 PORT_APIS = {"44772": "execd", "18080": "egress"}
 # What the package has no types of: not published, or pass-through.
-UNTYPED = re.compile(r"/pools(/.*)?|/sandboxes/[^/]+/diagnostics/.*|/health|/v1/health|/pty(/.*)?|/proxy/.*|/healthz")
+UNTYPED = re.compile(r"(put|post) /policy|\w+ /pools(/.*)?|\w+ /sandboxes/[^/]+/diagnostics/.*|\w+ /(v1/)?healthz?"
+                     r"|\w+ /pty(/.*)?|\w+ /proxy/.*")
 # Statuses that the published documents leave out, and the real servers give.
 UNPUBLISHED = {
     ("execd", 401), ("execd", 403), ("egress", 401), ("lifecycle", 404),
     ("execd", 404),  # of /files/replace, /files/download
     ("execd", 416),
-    ("execd", 410),  # of a sandbox that has ended
+    ("execd", 410), ("execd", 503),  # of a sandbox that has ended, or is paused
+    ("egress", 501),  # there is no vault
 }
 
 
@@ -67,7 +69,7 @@ class Program:
             self.lines.append(f"import type {{ paths as {api} }} from {json.dumps(source(api)[:-3] + '.js')};")
 
     def add(self, reply):
-        if reply.api is None or UNTYPED.fullmatch(reply.path):
+        if reply.api is None or UNTYPED.fullmatch(f"{reply.method} {reply.path}"):
             return
         template = next((path for path, like in self.known[reply.api].items() if like.fullmatch(reply.path)), None)
         if template is None:

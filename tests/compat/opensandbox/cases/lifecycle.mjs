@@ -102,8 +102,7 @@ test("pause and resume keep files and processes", async (t) => {
   await refused(t, 409, () => manager.pauseSandbox(sandbox.id));
   for (let n = 0; n < 3; n++) assert.equal(await sandbox.isHealthy(), false, "healthy while it is paused");
   assert.equal((await sandbox.getInfo()).status.state, "Paused", "the health check woke it");
-  const resumed = await sandbox.resume();
-  t.later(() => resumed.close());
+  const resumed = await sandbox.resume(); // which has the connections of the first
   assert.equal(await resumed.isHealthy(), true);
   assert.equal((await resumed.getInfo()).status.state, "Running");
   assert.equal(await resumed.files.readFile("/tmp/kept"), "kept");
