@@ -26,6 +26,24 @@ struct process_tomb *process_find_tomb(const struct sandbox *sandbox, const char
     return NULL;
 }
 
+bool process_drop_tomb(struct sandbox *sandbox, const char *id)
+{
+    struct process_tomb *before = NULL, *tomb = sandbox->tombs;
+    for (; tomb && strcmp(tomb->view.id, id) != 0; tomb = tomb->next)
+        before = tomb;
+    if (!tomb)
+        return false;
+    if (before)
+        before->next = tomb->next;
+    else
+        sandbox->tombs = tomb->next;
+    if (sandbox->tombs_last == tomb)
+        sandbox->tombs_last = before;
+    sandbox->tomb_count--;
+    free(tomb);
+    return true;
+}
+
 struct process *process_new(struct sandbox *sandbox, const char *id)
 {
     struct process *process = memory_new(sizeof *process);
@@ -478,8 +496,8 @@ void process_check_end(struct process *process)
         if (process->streams[i].pipe && process->streams[i].output->length < process->streams[i].end_at)
             return;
     process->end_told = true;
-    process->forget_at = clock_boot_ns() + PROCESS_REPLAY_NS;
-    if (!process->sandbox->forget_timer) /* else it is set for one whose end was told earlier */
+    process->forget_at = clock_boot_ns() + (process->view.leaving ? 0 : PROCESS_REPLAY_NS);
+    if (!process->sandbox->forget_timer || process->view.leaving) /* else it is set for one whose end was told earlier */
         plan_forgetting(process->sandbox);
     for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
         tell_ended(process, holder->follower);

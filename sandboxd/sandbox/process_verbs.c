@@ -299,6 +299,30 @@ void process_verb_kill(struct sandbox *sandbox, struct verb *verb)
     send_and_finish(sandbox, verb, &message);
 }
 
+void process_verb_remove(struct sandbox *sandbox, struct verb *verb)
+{
+    struct process *process = process_find(sandbox, verb->process_id);
+    if (!process && process_drop_tomb(sandbox, verb->process_id)) {
+        verb_finish(verb, NULL);
+        return;
+    }
+    if (!find_or_refuse(sandbox, verb))
+        return;
+    if (process->end_told) {
+        process->named = false; /* no tomb */
+        process_forget(process);
+        verb_finish(verb, NULL);
+        return;
+    }
+    if (!sandbox_wake(sandbox, verb))
+        return;
+    process->named = false;
+    process->view.leaving = true;
+    struct front_init_message message = {.type = FI_KILL};
+    memcpy(message.as.name.id, verb->process_id, sizeof message.as.name.id);
+    send_and_finish(sandbox, verb, &message);
+}
+
 static void kill_stopped(void *cookie)
 {
     struct process *process = cookie;

@@ -22,6 +22,7 @@ struct process_view {
     char title[256];                                            /* the command line, cut; valid UTF-8 */
     int pid;                                                    /* as seen inside */
     bool ended;                                                 /* `end` holds */
+    bool leaving;                                               /* process_remove: unknown as soon as it has ended */
     bool stdin_open;                                            /* more may be sent to it */
     uint64_t stdin_offset;                                      /* bytes accepted for it so far */
     bool terminal;                                              /* one stream, stdout; */

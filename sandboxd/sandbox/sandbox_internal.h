@@ -218,6 +218,8 @@ void sandboxes_why_gone(struct sandboxes *all, const char *id, struct error *err
 /* ---- process.c ---- */
 struct process *process_find(const struct sandbox *sandbox, const char *id) MUST_USE;
 struct process_tomb *process_find_tomb(const struct sandbox *sandbox, const char *id) MUST_USE;
+/** False when there is none. */
+bool process_drop_tomb(struct sandbox *sandbox, const char *id) MUST_USE;
 void process_show(const struct process *process, struct process_view *view);
 void process_attach(struct process *process, struct follower *follower);
 void process_free(struct process *process);
@@ -288,6 +290,7 @@ void process_verb_follow(struct sandbox *sandbox, struct verb *verb);
 void process_verb_signal(struct sandbox *sandbox, struct verb *verb);
 void process_verb_kill(struct sandbox *sandbox, struct verb *verb);
 void process_verb_stop(struct sandbox *sandbox, struct verb *verb);
+void process_verb_remove(struct sandbox *sandbox, struct verb *verb);
 void process_verb_input(struct sandbox *sandbox, struct verb *verb);
 void process_verb_resize(struct sandbox *sandbox, struct verb *verb);
 void process_verb_list(struct sandbox *sandbox, struct verb *verb);

@@ -279,6 +279,11 @@ void process_kill(struct sandboxes *all, const struct process_call *call)
     verb_send(process_verb(all, call, process_verb_kill));
 }
 
+void process_remove(struct sandboxes *all, const struct process_call *call)
+{
+    verb_send(process_verb(all, call, process_verb_remove));
+}
+
 void process_stop(struct sandboxes *all, const struct process_call *call, uint64_t grace_ms)
 {
     struct verb *verb = process_verb(all, call, process_verb_stop);

@@ -207,6 +207,8 @@ struct process_call {
 void process_signal(struct sandboxes *all, const struct process_call *call, int number);
 /** Kills it and all it started, also what it left behind. NOT_FOUND. */
 void process_kill(struct sandboxes *all, const struct process_call *call);
+/** Kills it as that does, and forgets it when it has ended: output, end and id. NOT_FOUND. */
+void process_remove(struct sandboxes *all, const struct process_call *call);
 #define PROCESS_GRACE_MAX_MS 3600000
 /** TERM to its process group now; if it has not ended grace_ms (1..PROCESS_GRACE_MAX_MS) later, it is killed as above, as
  *  long as this front lives. Answered at once. NOT_FOUND, CONFLICT when it has ended. */

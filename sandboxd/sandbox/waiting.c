@@ -68,7 +68,7 @@ void sandbox_wait(struct sandbox *sandbox, struct verb *verb)
 static bool is_deed(const struct verb *verb)
 {
     return verb->work == process_verb_exec || verb->work == process_verb_signal || verb->work == process_verb_kill ||
-           verb->work == process_verb_stop ||
+           verb->work == process_verb_stop || verb->work == process_verb_remove ||
            verb->work == process_verb_input || verb->work == process_verb_resize || verb->work == ports_verb_dial ||
            verb->work == files_pool_lend || kernels_is_deed(verb);
 }

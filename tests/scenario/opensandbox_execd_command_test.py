@@ -426,6 +426,17 @@ class Commands(unittest.TestCase):
             self.assertEqual(self.native("DELETE", path + "?grace=" + wrong).status, 400, wrong)
         self.assertEqual(self.native("DELETE", "/processes/none?grace=1").status, 404)
 
+    def test_one_that_is_forgotten(self):
+        for line in ("sleep 600", "true"):
+            self.native("POST", "/exec", {"cmd": line, "id": "goes", "detach": True})
+            if line == "true":
+                until(lambda: self.native("GET", "/processes/goes").json["state"] == "ended")
+            self.assertEqual(self.native("DELETE", "/processes/goes?forget=1&grace=1").status, 400)
+            self.assertEqual(self.native("DELETE", "/processes/goes?forget=1").status, 204)
+            until(lambda: self.native("GET", "/processes/goes").status == 404)
+            self.assertEqual(self.native("DELETE", "/processes/goes?forget=1").status, 404)
+        self.assertEqual(self.deployment.exec(self.grant, cmd="echo anew", id="goes").json["stdout"], "anew\n")
+
     def test_the_whole_command_line(self):
         line = "true " + "x" * 50000
         self.assertEqual(self.deployment.exec(self.grant, cmd=line, id="long-line").status, 200)

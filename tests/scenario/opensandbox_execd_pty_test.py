@@ -203,9 +203,11 @@ class Terminals(unittest.TestCase):
         reply = self.ask("DELETE", f"/pty/{terminal}")
         self.assertEqual((reply.status, reply.body), (200, b""))
         self.assertEqual(socket.expect("exit")["exit_code"], -1)
-        fresh = self.make()
-        self.assertEqual(self.ask("DELETE", f"/pty/{fresh}").status, 200)
-        for method, path in (("GET", f"/pty/{fresh}"), ("DELETE", f"/pty/{fresh}"), ("GET", "/pty/none"), ("GET", "/pty/pty_" + "a" * 20)):
+        fresh, over = self.make(), self.make(command="true")
+        self.open(over).expect("exit")
+        for one in (fresh, over):
+            self.assertEqual(self.ask("DELETE", f"/pty/{one}").status, 200)
+        for method, path in (("GET", f"/pty/{terminal}"), ("GET", f"/pty/{over}"), ("GET", f"/pty/{fresh}"), ("DELETE", f"/pty/{fresh}"), ("GET", "/pty/none"), ("GET", "/pty/pty_" + "a" * 20)):
             reply = self.ask(method, path)
             self.assertEqual((reply.status, reply.json["code"]), (404, "CONTEXT_NOT_FOUND"), path)
         self.assertEqual(self.refused(fresh).status, 404)

@@ -97,9 +97,10 @@ static struct http_request *find_looking(void *cookie, const struct verb_answer 
     struct http_request *request = http_request_find(loop_current(), (uint64_t)(uintptr_t)cookie);
     if (!request)
         return NULL;
-    if (answer->error.kind == ERROR_NONE && answer->count == 1 && may_use(request, &answer->views[0], &err))
+    bool is_there = answer->error.kind == ERROR_NONE && answer->count == 1 && !answer->views[0].leaving;
+    if (is_there && may_use(request, &answer->views[0], &err))
         return request;
-    if (answer->error.kind == ERROR_NOT_FOUND)
+    if (answer->error.kind == ERROR_NOT_FOUND || (answer->error.kind == ERROR_NONE && !is_there))
         (void)refuse_unknown(request, http_request_parameter(request, "id"));
     else
         http_reply_error(request, answer->error.kind != ERROR_NONE ? &answer->error : &err);
@@ -154,10 +155,8 @@ static void end_known(void *cookie, const struct verb_answer *answer)
                                       .process_id = http_request_parameter(request, "id"),
                                       .done = answer_end,
                                       .cookie = cookie};
-    if (answer->views[0].ended)
-        http_reply_empty(request, 200);
-    else if (plane_audit(request, &err, "kill", "id=%s", call.process_id))
-        process_kill(plane_of(request)->sandboxes, &call);
+    if (plane_audit(request, &err, "kill", "id=%s", call.process_id))
+        process_remove(plane_of(request)->sandboxes, &call);
     else
         http_reply_error(request, &err);
 }

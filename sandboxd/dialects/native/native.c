@@ -183,12 +183,18 @@ static void handle_one(struct http_request *request)
 
 static void handle_kill(struct http_request *request)
 {
-    static const char *const NAMES[] = {"grace", NULL};
+    static const char *const NAMES[] = {"grace", "forget", NULL};
     struct error err = {0};
     uint64_t grace_s = 0;
+    bool forgets = false;
     struct process_call call = call_of(request, answer_empty);
-    if (!http_request_query_only(request, NAMES, &err) ||
+    if (!http_request_query_only(request, NAMES, &err) || !fields_query_switch(request, "forget", &forgets, &err) ||
         !fields_query_number(request, "grace", 1, PROCESS_GRACE_MAX_MS / 1000, &grace_s, &err)) {
+        http_reply_error(request, &err);
+        return;
+    }
+    if (grace_s && forgets) {
+        error_set(&err, ERROR_INVALID, "grace and forget exclude each other");
         http_reply_error(request, &err);
         return;
     }
@@ -198,6 +204,8 @@ static void handle_kill(struct http_request *request)
         http_reply_error(request, &err);
     else if (grace_s)
         process_stop(plane_of(request)->sandboxes, &call, grace_s * 1000);
+    else if (forgets)
+        process_remove(plane_of(request)->sandboxes, &call);
     else
         process_kill(plane_of(request)->sandboxes, &call);
 }
