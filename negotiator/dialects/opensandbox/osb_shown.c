@@ -44,10 +44,25 @@ static json_t *shown_status(const struct sandbox *sandbox)
                      sandbox->reason[0] ? sandbox->reason : NULL, "lastTransitionAt", shown_time(sandbox->state_since));
 }
 
+json_t *osb_keep_alive(void)
+{
+    return json_pack("[s, s, s]", "tail", "-f", "/dev/null");
+}
+
+bool osb_is_keep_alive(const json_t *argv)
+{
+    json_t *keeps = osb_keep_alive();
+    bool is = json_equal(argv, keeps);
+    json_decref(keeps);
+    return is;
+}
+
 /* Always there; one that was made by another protocol may have none. */
 static json_t *shown_entrypoint(const struct sandbox *sandbox)
 {
-    return sandbox->entrypoint ? json_incref(sandbox->entrypoint) : json_array();
+    if (sandbox->entrypoint)
+        return json_incref(sandbox->entrypoint);
+    return json_object_get(sandbox->origin, "entrypoint") ? osb_keep_alive() : json_array();
 }
 
 json_t *osb_shown_created(const struct sandbox *sandbox)

@@ -13,6 +13,11 @@ unsigned osb_state_bits(const char *name) MUST_USE;
 /** Of all that are shown. */
 unsigned osb_states_shown(void) MUST_USE;
 
+/** What only keeps a container alive, ["tail", "-f", "/dev/null"], the default of every client: a sandbox lives without
+ * it, so it is shown and not run. The caller owns the first. */
+json_t *osb_keep_alive(void) MUST_USE;
+bool osb_is_keep_alive(const json_t *argv) MUST_USE;
+
 /** The whole Sandbox; the caller owns it, as the next. */
 json_t *osb_shown_sandbox(const struct sandbox *sandbox) MUST_USE;
 /** What a create answers: all but what it began with. */

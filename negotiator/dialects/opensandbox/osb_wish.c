@@ -133,22 +133,27 @@ static bool read_start(struct wanted *wanted, const json_t *body, const struct o
                            "no such snapshot; an id looks like snp_ and 20 of a-z0-9");
 }
 
+/* What runs in it. What only keeps it alive is noted, and not run. */
+static void set_entrypoint(struct wanted *wanted, const json_t *argv)
+{
+    if (argv == NULL || osb_is_keep_alive(argv))
+        json_object_set_new(wanted->origin, "entrypoint", json_string("tail -f /dev/null"));
+    else
+        wanted->entrypoint = json_deep_copy(argv);
+}
+
 static bool read_entrypoint(struct wanted *wanted, const json_t *body, struct osb_refusal *refusal)
 {
     const json_t *argv = given(body, "entrypoint");
     size_t i;
     const json_t *each;
-    if (argv == NULL && wanted->snapshot[0]) {
-        wanted->entrypoint = json_pack("[s, s, s]", "tail", "-f", "/dev/null");
-        return true;
-    }
-    bool good = json_array_size(argv) > 0;
+    bool good = json_array_size(argv) > 0 || (argv == NULL && wanted->snapshot[0]);
     json_array_foreach (argv, i, each)
         good = good && text_of(each);
     if (!good)
         return osb_refusal_set(refusal, OSB_INVALID_ENTRYPOINT, ERROR_INVALID,
                                "entrypoint must be a list of one or more texts, and goes with image");
-    wanted->entrypoint = json_deep_copy(argv);
+    set_entrypoint(wanted, argv);
     return true;
 }
 
@@ -238,9 +243,7 @@ static const char *own_arch(void)
     struct utsname name;
     if (uname(&name) != 0)
         return "";
-    return strcmp(name.machine, "x86_64") == 0    ? "amd64"
-           : strcmp(name.machine, "aarch64") == 0 ? "arm64"
-                                                  : "";
+    return strcmp(name.machine, "x86_64") == 0 ? "amd64" : strcmp(name.machine, "aarch64") == 0 ? "arm64" : "";
 }
 
 /* Nodes are asked for nothing here: what runs this runs them, as no other is built or tested together. */

@@ -42,6 +42,12 @@ static void test_sandbox(void)
     json_t *json = osb_shown_sandbox(&sandbox);
     CHECK_TEXT(json_string_value(json_object_get(json_object_get(json, "image"), "uri")), "python:3.11");
     json_decref(json);
+    json_decref(sandbox.entrypoint);
+    sandbox.entrypoint = NULL;
+    json_object_set_new(sandbox.origin, "entrypoint", json_string("tail -f /dev/null"));
+    json = osb_shown_created(&sandbox);
+    CHECK(osb_is_keep_alive(json_object_get(json, "entrypoint")));
+    json_decref(json);
     strcpy(sandbox.snapshot, "snp_b");
     json = osb_shown_sandbox(&sandbox);
     CHECK(json_object_get(json, "image") == NULL);

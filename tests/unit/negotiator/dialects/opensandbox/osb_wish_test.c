@@ -114,7 +114,7 @@ static void test_map(void)
 static void test_start(void)
 {
     AUTO_ASKED snapshot = ask("{\"snapshotId\":\"snp_aaaaaaaaaaaaaaaaaaaa\",\"resourceLimits\":{}}");
-    CHECK(snapshot.is_read && json_array_size(snapshot.wanted.entrypoint) == 3);
+    CHECK(snapshot.is_read && !snapshot.wanted.entrypoint && json_object_get(snapshot.wanted.origin, "entrypoint"));
     CHECK_TEXT(snapshot.wanted.snapshot, "snp_aaaaaaaaaaaaaaaaaaaa");
     check_refused("{\"snapshotId\":\"other\",\"resourceLimits\":{}}", "SNAPSHOT::NOT_FOUND", "snapshot");
     check_refused("{\"resourceLimits\":{}}", "SANDBOX::INVALID_PARAMETER", "image and snapshotId");
@@ -125,6 +125,16 @@ static void test_start(void)
     check_refused("{\"image\":{\"uri\":\"a\"},\"entrypoint\":[1],\"resourceLimits\":{}}", "DOCKER::INVALID_ENTRYPOINT",
                   "entrypoint");
     check_refused("{\"image\":{\"uri\":\"a\"},\"entrypoint\":[\"a\"]}", "SANDBOX::INVALID_PARAMETER", "resourceLimits");
+}
+
+/* What keeps a container alive is shown, and not run. */
+static void test_keep_alive(void)
+{
+    AUTO_ASKED asked = ask(",\"entrypoint\":[\"tail\",\"-f\",\"/dev/null\"]");
+    CHECK(asked.is_read && asked.wanted.entrypoint == NULL);
+    AUTO_ASKED other = ask(",\"entrypoint\":[\"tail\",\"-f\",\"/dev/null\",\"/log\"]");
+    CHECK(other.is_read && json_array_size(other.wanted.entrypoint) == 4);
+    CHECK(json_object_get(other.wanted.origin, "entrypoint") == NULL);
 }
 
 static void test_refused(void)
@@ -281,6 +291,7 @@ int main(void)
     test_images();
     test_map();
     test_start();
+    test_keep_alive();
     test_refused();
     test_network();
     test_volumes();
