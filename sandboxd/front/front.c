@@ -558,7 +558,7 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
     key_done(&identity.link_from_node);
     front->context.plane.sandboxes = sandboxes;
     front->context.plane.seal = seal;
-    AUTO(execd_terminals) *terminals = execd_terminals_new(); /* freed when the loops have ended */
+    AUTO(execd_terminals) *terminals = execd_terminals_new(sandboxes_registry(sandboxes)); /* freed when the loops have ended */
     front->context.plane.terminals = terminals;
     front->context.plane.omit_argv = !front->settings->audit_argv;
     front->context.plane.metrics_open = front->settings->metrics_open;

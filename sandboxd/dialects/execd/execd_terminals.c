@@ -1,12 +1,13 @@
 /* execd_terminals.c - see execd_terminals.h. */
 #include "sandboxd/dialects/execd/execd_terminals.h"
 
+#include "sandboxd/sandbox/registry.h"
 #include "shared/base/memory.h"
 
 #include <pthread.h>
 #include <string.h>
 
-enum { ID_BYTES = 64 };
+enum { ID_BYTES = 64, SWEEP_FROM = 256 };
 
 /* One that is neither fresh nor held is not in the list. */
 struct entry {
@@ -19,8 +20,10 @@ struct entry {
 };
 
 struct execd_terminals {
+    struct registry *registry;
     pthread_mutex_t lock;
     struct entry *first;
+    size_t count, sweep_at; /* entries; and how many there must be for a look at their sandboxes */
 };
 
 void execd_terminal_plan_done(struct execd_terminal_plan *plan)
@@ -29,17 +32,20 @@ void execd_terminal_plan_done(struct execd_terminal_plan *plan)
     free(TAKE(plan->line));
 }
 
-struct execd_terminals *execd_terminals_new(void)
+struct execd_terminals *execd_terminals_new(struct registry *registry)
 {
     struct execd_terminals *terminals = memory_new(sizeof *terminals);
+    terminals->registry = registry;
+    terminals->sweep_at = SWEEP_FROM;
     pthread_mutex_init(&terminals->lock, NULL);
     return terminals;
 }
 
-static void take_out(struct entry **at)
+static void take_out(struct execd_terminals *terminals, struct entry **at)
 {
     struct entry *entry = *at;
     *at = entry->next;
+    terminals->count--;
     execd_terminal_plan_done(&entry->plan);
     free(entry);
 }
@@ -49,7 +55,7 @@ void execd_terminals_free(struct execd_terminals *terminals)
     if (!terminals)
         return;
     while (terminals->first)
-        take_out(&terminals->first);
+        take_out(terminals, &terminals->first);
     pthread_mutex_destroy(&terminals->lock);
     free(terminals);
 }
@@ -70,7 +76,28 @@ static struct entry *add(struct execd_terminals *terminals, const char *sandbox_
     strncpy(entry->id, id, sizeof entry->id - 1);
     entry->next = terminals->first;
     terminals->first = entry;
+    terminals->count++;
     return entry;
+}
+
+static bool is_living(struct registry *registry, const char *sandbox_id)
+{
+    AUTO_REGISTRY_VIEW view = {0};
+    return registry_find(registry, sandbox_id, &view) && view.state != REGISTRY_ENDED;
+}
+
+/* Each time there are twice as many, so that it costs little an entry. */
+static void sweep(struct execd_terminals *terminals)
+{
+    if (terminals->count < terminals->sweep_at)
+        return;
+    for (struct entry **at = &terminals->first; *at;) {
+        if ((*at)->is_fresh && !is_living(terminals->registry, (*at)->sandbox_id))
+            take_out(terminals, at);
+        else
+            at = &(*at)->next;
+    }
+    terminals->sweep_at = terminals->count * 2 > SWEEP_FROM ? terminals->count * 2 : SWEEP_FROM;
 }
 
 /* How many of the sandbox wait, once those are gone that have waited too long. */
@@ -79,7 +106,7 @@ static unsigned count_fresh(struct execd_terminals *terminals, const char *sandb
     unsigned count = 0;
     for (struct entry **at = &terminals->first; *at;) {
         if ((*at)->is_fresh && now_ms - (*at)->made_ms >= EXECD_TERMINALS_KEPT_MS) {
-            take_out(at);
+            take_out(terminals, at);
             continue;
         }
         count += (*at)->is_fresh && strcmp((*at)->sandbox_id, sandbox_id) == 0;
@@ -93,6 +120,7 @@ bool execd_terminals_add(struct execd_terminals *terminals, const char *sandbox_
 {
     random_id(id, "pty");
     pthread_mutex_lock(&terminals->lock);
+    sweep(terminals);
     bool has_room = count_fresh(terminals, sandbox_id, now_ms) < EXECD_TERMINALS_FRESH;
     if (has_room) {
         struct entry *entry = add(terminals, sandbox_id, id);
@@ -143,7 +171,7 @@ void execd_terminals_leave(struct execd_terminals *terminals, const char *sandbo
     pthread_mutex_lock(&terminals->lock);
     struct entry **at = find(terminals, sandbox_id, id);
     if (*at && (*at)->holder.loop == holder->loop && (*at)->holder.number == holder->number)
-        take_out(at);
+        take_out(terminals, at);
     pthread_mutex_unlock(&terminals->lock);
 }
 
@@ -153,7 +181,7 @@ bool execd_terminals_drop(struct execd_terminals *terminals, const char *sandbox
     struct entry **at = find(terminals, sandbox_id, id);
     bool is_fresh = *at && (*at)->is_fresh;
     if (is_fresh)
-        take_out(at);
+        take_out(terminals, at);
     pthread_mutex_unlock(&terminals->lock);
     return is_fresh;
 }

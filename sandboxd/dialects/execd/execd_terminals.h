@@ -17,7 +17,10 @@
 
 struct execd_terminals;
 
-struct execd_terminals *execd_terminals_new(void) MUST_USE;
+struct registry;
+
+/** Those of sandboxes that `registry` (outlives it) does not know as living are forgotten when there are many. */
+struct execd_terminals *execd_terminals_new(struct registry *registry) MUST_USE;
 void execd_terminals_free(struct execd_terminals *terminals);
 DEFINE_AUTO(execd_terminals)
 

@@ -1,9 +1,11 @@
 /* Terminals that wait, and who holds each. */
 #include "sandboxd/dialects/execd/execd_terminals.h"
 
+#include "sandboxd/sandbox/registry.h"
 #include "shared/base/memory.h"
 #include "tests/unit/check.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char SANDBOX[] = "sbx_a", OTHER[] = "sbx_b";
@@ -43,7 +45,7 @@ static void leave(struct execd_terminals *terminals, const char *id, uint64_t nu
 
 static void test_bounds(void)
 {
-    AUTO(execd_terminals) *terminals = execd_terminals_new();
+    AUTO(execd_terminals) *terminals = execd_terminals_new(NULL);
     char id[RANDOM_ID_BYTES], first[RANDOM_ID_BYTES];
     CHECK(add(terminals, SANDBOX, 0, first));
     for (int i = 1; i < EXECD_TERMINALS_FRESH; i++)
@@ -60,7 +62,7 @@ static void test_bounds(void)
 
 static void test_holders(void)
 {
-    AUTO(execd_terminals) *terminals = execd_terminals_new();
+    AUTO(execd_terminals) *terminals = execd_terminals_new(NULL);
     char id[RANDOM_ID_BYTES];
     uint64_t before = 0;
     CHECK(add(terminals, SANDBOX, 0, id));
@@ -76,8 +78,28 @@ static void test_holders(void)
     leave(terminals, id, 9);
 }
 
+/* What sandboxes that have ended left waiting does not pile up. */
+static void test_sandboxes_that_ended(void)
+{
+    AUTO(registry) *registry = registry_new(1);
+    AUTO(execd_terminals) *terminals = execd_terminals_new(registry);
+    char id[RANDOM_ID_BYTES], living[RANDOM_ID_BYTES], first[RANDOM_ID_BYTES], name[32];
+    struct fl_sandbox sandbox = {.deadline_wall_ms = 5000, .created_wall_ms = 1000};
+    snprintf(sandbox.id, sizeof sandbox.id, "%s", SANDBOX);
+    CHECK(registry_put(registry, &sandbox, 1000));
+    CHECK(add(terminals, SANDBOX, 0, living) && add(terminals, OTHER, 0, first));
+    for (int i = 0; i < 1000; i++) {
+        snprintf(name, sizeof name, "sbx_%d", i);
+        CHECK(add(terminals, name, 0, id));
+    }
+    CHECK(execd_terminals_is_fresh(terminals, SANDBOX, living));
+    CHECK(!execd_terminals_is_fresh(terminals, OTHER, first));
+    CHECK(execd_terminals_is_fresh(terminals, name, id));
+}
+
 int main(void)
 {
+    test_sandboxes_that_ended();
     test_bounds();
     test_holders();
     return check_done();
