@@ -274,6 +274,18 @@ class WireTest(unittest.TestCase):
             self.assertIn("proxied", [event.get("text") for event in go_events(reply.body)])
             self.assertEqual(self.deployment.request("GET", url + "/metrics", token=None).status, 401)
 
+    def test_a_whole_policy_is_set_and_reset(self):
+        address, token = self.endpoint(18080)
+        ask = lambda method, body=None: self.deployment.request(  # noqa: E731
+            method, f"http://{address}/policy", body, token=None, headers={"OPENSANDBOX-EGRESS-AUTH": token})
+        for method in ("POST", "PUT"):
+            rules = [{"action": "allow", "target": f"{method.lower()}.example.com"}]
+            reply = ask(method, {"defaultAction": "deny", "egress": rules})
+            self.assertEqual((reply.status, reply.json["policy"]), (200, {"defaultAction": "deny", "egress": rules}), reply)
+            self.assertEqual(ask("GET").json["policy"]["egress"], rules)
+        reply = ask("PUT")
+        self.assertEqual((reply.status, reply.json["policy"].get("egress", [])), (200, []), reply)
+
     # ---- Kotlin ----
 
     def test_kotlin_parts_have_lengths(self):

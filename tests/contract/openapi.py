@@ -310,6 +310,7 @@ class Foreign(Document):
 
       x-may-be-empty  of a response: it may have no body
       x-last          the types of the last event
+      x-after-error   beside it: an error may have others after it
     """
 
     def read_codes(self):
@@ -346,7 +347,8 @@ class Foreign(Document):
             self.check(media["x-item-schema"], event, here)
             if (event["type"] == "init") != (number == 0) or (event["type"] != "ping" and number == 1):
                 raise Broken(f"{here} is {event['type']}: init is the first, ping the second")
-            if number + 1 < len(events) and event["type"] in media["x-last"]:
+            ends = event["type"] in media["x-last"] and not (event["type"] == "error" and "x-after-error" in media)
+            if number + 1 < len(events) and ends:
                 raise Broken(f"{where}: event {number + 1} comes after the last one")
         if not cut and (not events or events[-1]["type"] not in media["x-last"]):
             raise Broken(f"{where}: it ends without {' or '.join(media['x-last'])}")
