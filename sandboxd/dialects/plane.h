@@ -46,6 +46,7 @@ struct plane {
     struct spool *spool;
     _Atomic(const char *) url;   /* where clients find this program, without a slash at its end; NULL: not known yet */
     bool omit_argv;              /* of records of commands (audit_argv) */
+    int64_t long_contact_max_s;  /* long tokens hold for so long without a negotiator */
     atomic_uint unjudged;        /* sockets without a token now, over all loops */
     void (*beat)(void *context); /* a heartbeat is to go at once; any thread */
     void *beat_context;

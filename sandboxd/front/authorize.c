@@ -5,9 +5,8 @@
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
+#include <inttypes.h>
 #include <string.h>
-
-static const int64_t CONTACT_MS = 3600 * INT64_C(1000); /* long-lived tokens hold for so long without a negotiator */
 
 /* ---- the spool ---- */
 
@@ -29,11 +28,12 @@ bool authorize_set_revoked(struct error *err)
 bool authorize_has_contact(const struct plane *plane, const struct capability_claims *claims, int64_t now_ms,
                            struct error *err)
 {
-    if (!claims->long_lived || now_ms - node_seal_contact_ms(plane->seal) < CONTACT_MS)
+    if (!claims->long_lived || now_ms - node_seal_contact_ms(plane->seal) < plane->long_contact_max_s * 1000)
         return true;
     return error_set(err, ERROR_TOKEN_EXPIRED,
-                     "long-lived tokens hold while the node has heard from its negotiator "
-                     "within the hour, and it has not");
+                     "long-lived tokens hold while the node has heard from its negotiator within %" PRId64
+                     " s, and it has not",
+                     plane->long_contact_max_s);
 }
 
 /* What holds for every request, cached or not: marks as of `marks_ms`, the rest now. */

@@ -561,6 +561,7 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
     AUTO(execd_terminals) *terminals = execd_terminals_new(sandboxes_registry(sandboxes)); /* freed when the loops have ended */
     front->context.plane.terminals = terminals;
     front->context.plane.omit_argv = !front->settings->audit_argv;
+    front->context.plane.long_contact_max_s = front->settings->long_contact_max;
     front->context.plane.metrics_open = front->settings->metrics_open;
     front->context.plane.previews.domain = front->settings->preview_domain;
     const char *told = front->settings->advertise_url;

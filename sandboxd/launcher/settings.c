@@ -73,6 +73,8 @@ static const struct config_row ROWS[] = {
     {"audit_sync", CONFIG_TEXT, FIELD(audit_sync), "batch", 0, 0, "always: before each deed; batch: in 100 ms"},
     {"audit_spool_mb", CONFIG_NUMBER, FIELD(audit_spool_mb), "256", 1, 1 << 20, "MiB of audit not shipped yet"},
     {"audit_argv", CONFIG_SWITCH, FIELD(audit_argv), "true", 0, 0, "audit records hold the command lines"},
+    {"long_contact_max", CONFIG_NUMBER, FIELD(long_contact_max), "3600", 5, 86400,
+     "s without a word of the negotiator, then tokens that need no refresh are refused"},
     {"log_level", CONFIG_TEXT, FIELD(log_level), "info", 0, 0, "debug, info, warn or error"},
     {"log_format", CONFIG_TEXT, FIELD(log_format), "text", 0, 0, "text or json: one object a line"},
     {"metrics_open", CONFIG_SWITCH, FIELD(metrics_open), "false", 0, 0,

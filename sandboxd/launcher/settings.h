@@ -58,6 +58,7 @@ struct settings {
     char *audit_sync;       /* "batch": audit records are synced within 100 ms; "always": each before its deed */
     int64_t audit_spool_mb; /* MiB of records that the negotiator does not have yet; beyond, deeds are refused */
     bool audit_argv;        /* records of commands hold the command line */
+    int64_t long_contact_max; /* s that long tokens hold without a word of the negotiator */
     char *log_level;        /* debug, info, warn, error */
     char *log_format;       /* text, json */
     bool metrics_open;      /* the node's /metrics is for everybody, not for this machine alone */

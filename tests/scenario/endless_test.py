@@ -80,6 +80,21 @@ class Alone(Endless):
 
 
 @needs_root
+class Contact(Endless):
+    environment = {"PARLEY_LONG_CONTACT_MAX": "5"}
+
+    def test_a_long_token_needs_a_negotiator_that_is_heard(self):
+        grant, plain = self.deployment.negotiate("contact", long=True), self.deployment.negotiate("contact")
+        self.await_true(lambda: self.works(grant))
+        for pid in self.deployment.pids("parley"):  # the supervisor would start it anew
+            os.kill(pid, signal.SIGKILL)
+        self.deployment.kill("parley-negotiator")
+        refused = self.await_true(lambda: not self.works(grant) and self.deployment.exec(grant, cmd="true"))
+        self.assertEqual((refused.status, refused.code), (401, "TOKEN_EXPIRED"))
+        self.assertTrue(self.works(plain))  # with a token that ends soon by itself
+
+
+@needs_root
 class Ends(Endless):
     def renew(self, grant, seconds):
         return self.ask("POST", self.path(grant, "/renew"), {"expires_at": self.at(seconds)})
