@@ -283,6 +283,12 @@ class Cases:
         logs = self.until(lambda: (lambda reply: reply if reply.body else None)(ask(f"/44772/command/{command}/logs")), "its output")
         self.assertEqual((logs.body, logs.headers.get("execd-commands-tail-cursor")), (b"hi\n", "3"))
 
+        def post(path, body):
+            return self.place.deployment.request("POST", base + "/44772" + path, body, headers=headers, record=False)
+        session = post("/session", {"cwd": "/tmp"}).json["session_id"]
+        self.assertIn(b'"evalue":"3"', post(f"/session/{session}/run", {"command": "A=kept; exit 3"}).body)
+        self.assertIn(b'"kept /tmp"', post(f"/session/{session}/run", {"command": "echo $A $PWD"}).body)
+
     def test_the_level_is_told(self):
         self.assertEqual(self.place.level_told(), self.level)
 

@@ -422,6 +422,18 @@ class Contexts(Case):
         self.assertEqual(self.ask("GET", "/code/contexts", token=token).status, 200)
         self.assertEqual(self.ask("POST", "/session", {}, token=token).status, 403)
         self.assertEqual(self.ask("POST", "/command", {"command": "true"}, token=token).status, 403)
+        session = self.session()
+        stream = Stream(self, "/command", {"command": "echo begun; sleep 100"})
+        self.addCleanup(stream.close)
+        command = stream.next()["text"]
+        stream.wait("begun")
+        for name in (session, command, "none"):
+            self.assertEqual(self.ask("DELETE", f"/code?id={name}", token=token).status, 403)
+        self.assertEqual(self.line(session, "echo on"), (["on"], 0))
+        self.done(self.ask("DELETE", f"/code?id={command}"))
+        self.assertEqual(stream.rest()[-1]["error"]["evalue"], "-1")
+        one = self.context()
+        self.done(self.ask("DELETE", f"/code?id={one}", token=token))
 
     def test_deeds_are_recorded(self):
         one = self.session()
@@ -436,12 +448,32 @@ class Contexts(Case):
 
         until(seen)
 
+    def test_clients_that_leave_before_anything_began(self):
+        fronts = self.fronts()
+        parts = urllib.parse.urlsplit(self.base)
+        asked = [("POST", "/session", {"cwd": "left/early"}), ("POST", "/code/context", {"language": "bash", "cwd": "left/early"}),
+                 ("POST", "/code", {"code": "sleep 1", "context": {"language": "bash"}}), ("GET", "/code/contexts", None),
+                 ("DELETE", "/code/contexts?language=none", None), ("DELETE", "/code?id=none", None)]
+        for _ in range(5):
+            for method, path, body in asked:
+                text = json.dumps(body).encode() if body else b""
+                head = (f"{method} {parts.path}{path} HTTP/1.1\r\nHost: x\r\nX-EXECD-ACCESS-TOKEN: {self.grant['token']}\r\n"
+                        f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n").encode()
+                with socket.create_connection((parts.hostname, parts.port)) as client:
+                    client.sendall(head + text)
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
+        self.assertEqual(self.line(self.session(), "echo on"), (["on"], 0))
+        self.assertEqual(self.fronts(), fronts)
+        self.done(self.ask("DELETE", "/code/contexts?language=bash"))
+
+    def fronts(self):
+        return {pid for pid in self.deployment.pids("parley-sandboxd") if os.stat(f"/proc/{pid}").st_uid != 0}
+
     def test_they_outlive_the_front(self):
         session, context = self.session(), self.context()
         self.line(session, "export A=1; cd /usr")
         self.cell("x = 41", id=context)
-        fronts = [pid for pid in self.deployment.pids("parley-sandboxd") if os.stat(f"/proc/{pid}").st_uid != 0]
-        for pid in fronts:
+        for pid in self.fronts():
             os.kill(pid, signal.SIGKILL)
         until(self.is_healthy)
         self.assertEqual(self.line(session, "echo $A $PWD; exit 2"), (["1 /usr"], 2))

@@ -112,6 +112,21 @@ struct interruption {
     void (*other)(struct http_request *request);
 };
 
+/* The route may need no more than scope code. */
+static bool may_command(struct http_request *request)
+{
+    struct error err = {0};
+    const struct capability_claims *claims = &caller_of(request)->claims;
+    struct plane_refusal refusal = {
+        .action = "refuse", .reason = capability_refusal_name(CAPABILITY_SCOPE_MISSING), .what = "needs=process"};
+    if (scope_allows(&claims->scopes, "process"))
+        return true;
+    error_set(&err, ERROR_CAPABILITY_DENIED, "to end what is no code context needs scope process");
+    plane_record_refusal(request, claims, &refusal, &err);
+    http_reply_error(request, &err);
+    return false;
+}
+
 static void on_looked(void *cookie, const struct verb_answer *answer)
 {
     AUTO_FREE struct interruption *asked = cookie;
@@ -119,11 +134,13 @@ static void on_looked(void *cookie, const struct verb_answer *answer)
     if (!request)
         return;
     if (answer->error.kind == ERROR_NOT_FOUND) {
-        asked->other(request);
+        if (may_command(request))
+            asked->other(request);
     } else if (answer->error.kind != ERROR_NONE || answer->kernel_count != 1) {
         http_reply_error(request, &answer->error);
     } else if (execd_is_session(answer->kernels)) {
-        execd_remove(request, answer->kernels->id);
+        if (may_command(request))
+            execd_remove(request, answer->kernels->id);
     } else if (record(request, "code.interrupt", answer->kernels->id)) {
         struct kernel_call call = execd_call(request, answer->kernels->id, answer_done);
         kernels_interrupt(all_of(request), &call);
@@ -133,7 +150,8 @@ static void on_looked(void *cookie, const struct verb_answer *answer)
 void execd_interrupt(struct http_request *request, const char *id, void (*other)(struct http_request *request))
 {
     if (!kernel_is_id(id)) {
-        other(request);
+        if (may_command(request))
+            other(request);
         return;
     }
     struct interruption *asked = memory_new(sizeof *asked);

@@ -35,7 +35,7 @@ struct http_request *execd_waiting_start(void *cookie, const struct verb_answer 
 void execd_remove(struct http_request *request, const char *id);
 
 /** Interrupts the context, or ends the session, of this id, and answers. Where there is none of it: other(request),
- * which answers; later, or at once. */
+ * which answers; later, or at once. What is no context is a command's matter: without scope process it is refused. */
 void execd_interrupt(struct http_request *request, const char *id, void (*other)(struct http_request *request));
 
 /** Records code.run and runs `code` in the context (execd_cell.h); it answers. `id` is borrowed. */

@@ -266,8 +266,8 @@ static bool revive(struct host *host, int status)
     struct shell *shell = host->own;
     char flags[64] = "";
     bool is_left = pread(shell->state, flags, sizeof flags - 1, 0) >= 2 && flags[0] == '#';
-    if (!shell->is_bash || shell->lines_in < 0 || !(is_left || (shell->is_durable && host->is_ready)))
-        return false;
+    if (!shell->is_bash || shell->lines_in < 0 || !host->is_ready || !(is_left || shell->is_durable))
+        return false; /* one that ends as it starts is not followed for ever */
     flags[is_left ? strcspn(flags, "\n") : 0] = 0;
     set_again(shell, flags);
     close(shell->lines_in);
