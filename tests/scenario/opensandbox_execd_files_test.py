@@ -115,6 +115,14 @@ class Files(Case):
         self.done(self.ask("DELETE", "/files", path=paths))
         self.assertEqual(self.shell(f"ls {folder}"), "")
 
+    def test_too_many_paths(self):
+        many = {f"/workspace/{n}": {"mode": 755} for n in range(1001)}
+        self.refused(self.ask("POST", "/files/permissions", many), 413, "INVALID_REQUEST_BODY", "1000")
+        long = {f"/{n}" + ("/" + "x" * 199) * 19: {"mode": 755} for n in range(300)}
+        self.refused(self.ask("POST", "/directories", long), 413, "INVALID_REQUEST_BODY", "bytes")
+        self.refused(self.ask("POST", "/files/replace", {"/workspace/x": {"old": "a" * (2 << 20), "new": ""}}), 413,
+                     "INVALID_REQUEST_BODY")
+
     def test_paths_as_clients_write_them(self):
         folder = self.fresh()
         self.shell(f"echo at home > $HOME/here; echo ab > {folder}/a")

@@ -7,6 +7,7 @@
 #include "sandboxd/dialects/execd/execd_files_list.h"
 #include "sandboxd/dialects/execd/execd_files_steps.h"
 #include "sandboxd/dialects/execd/execd_upload.h"
+#include "sandboxd/dialects/native/files/files_batch.h"
 #include "sandboxd/dialects/native/files/files_request.h"
 
 #include <string.h>
@@ -15,9 +16,9 @@ enum { CHANGE_BODY_BYTES = 8 << 20 };
 #define UPLOAD_BODY_BYTES ((size_t)16 << 30)
 
 /* Takes the steps: they are done, or `err` is the answer. */
-static void end_reading(struct execd_steps *steps, bool is_read, const struct error *err)
+static void end_reading(struct execd_steps *steps, bool is_read, struct error *err)
 {
-    if (is_read) {
+    if (is_read && files_request_has_room(steps->request, FILES_BATCHES_MAX, "such requests", err)) {
         execd_steps_start(steps);
         return;
     }
@@ -96,15 +97,14 @@ static bool add_fields(struct execd_steps *steps, read_one *read, struct error *
 {
     const char *given;
     json_t *value;
-    steps->body = http_request_json(steps->request, err);
-    if (!steps->body)
-        return false;
-    json_object_foreach (steps->body, given, value) {
-        struct execd_step *step = execd_steps_add(steps, SCOPE_FS_RW, given, err);
-        if (!step || !read(step, value, err))
-            return false;
+    json_t *body = http_request_json(steps->request, err);
+    bool is_read = body != NULL;
+    json_object_foreach (body, given, value) {
+        struct execd_step *step = is_read ? execd_steps_add(steps, SCOPE_FS_RW, given, err) : NULL;
+        is_read = step && read(step, value, err);
     }
-    return true;
+    json_decref(body); /* a hostile one is twenty times as large as its text: it does not wait for the steps */
+    return is_read;
 }
 
 /* Where nothing is to be changed it must still be there. */
@@ -118,6 +118,7 @@ static bool read_permission(struct execd_step *step, const json_t *value, struct
     if (!changes)
         asked->flags = FILES_FOLLOW;
     step->action = changes ? "chmod" : NULL;
+    execd_step_keep_users(step);
     return true;
 }
 
@@ -135,7 +136,10 @@ static bool read_folder(struct execd_step *step, const json_t *value, struct err
     step->asked.operation = FILES_MKDIR;
     step->asked.flags = FILES_PARENTS;
     step->action = "mkdir";
-    return execd_permission_read(value, &step->asked, err);
+    if (!execd_permission_read(value, &step->asked, err))
+        return false;
+    execd_step_keep_users(step);
+    return true;
 }
 
 static void handle_make_folders(struct http_request *request)
@@ -147,13 +151,14 @@ static void handle_make_folders(struct http_request *request)
 
 static bool read_replacement(struct execd_step *step, const json_t *value, struct error *err)
 {
-    const json_t *old = json_object_get(value, "old"), *new = json_object_get(value, "new");
+    json_t *old = json_object_get(value, "old"), *new = json_object_get(value, "new");
     if (!json_is_string(old) || json_string_length(old) == 0)
         return error_set(err, ERROR_INVALID, "old: a text that is not empty");
     if (new && !json_is_string(new))
         return error_set(err, ERROR_INVALID, "new: a text");
     step->asked.operation = FILES_EDIT;
-    step->edit = value;
+    step->old = json_incref(old);
+    step->new = json_incref(new);
     step->action = "edit";
     return true;
 }
@@ -187,15 +192,12 @@ static bool add_move(struct execd_steps *steps, const json_t *item, struct error
 
 static bool add_moves(struct execd_steps *steps, struct error *err)
 {
-    size_t i;
-    json_t *item;
-    steps->body = http_request_json_array(steps->request, err);
-    if (!steps->body)
-        return false;
-    json_array_foreach (steps->body, i, item)
-        if (!add_move(steps, item, err))
-            return false;
-    return true;
+    json_t *body = http_request_json_array(steps->request, err);
+    bool is_read = body != NULL;
+    for (size_t i = 0; is_read && i < json_array_size(body); i++)
+        is_read = add_move(steps, json_array_get(body, i), err);
+    json_decref(body);
+    return is_read;
 }
 
 static void handle_move(struct http_request *request)

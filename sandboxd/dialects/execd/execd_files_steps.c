@@ -11,7 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SHOWN_MAX = 200 }; /* bytes of a path in a sentence */
+enum {
+    SHOWN_MAX = 200,      /* bytes of a path in a sentence */
+    PATHS_BYTES = 1 << 20 /* of all paths: what is told of them is larger */
+};
 
 struct execd_steps *execd_steps_new(struct http_request *request)
 {
@@ -26,10 +29,13 @@ static void free_any(void *cookie)
     for (size_t i = 0; i < steps->count; i++) {
         execd_place_done(&steps->all[i].place);
         execd_place_done(&steps->all[i].to);
+        json_decref(steps->all[i].old);
+        json_decref(steps->all[i].new);
+        free(steps->all[i].owner);
+        free(steps->all[i].group);
         free(steps->all[i].given);
     }
     free(steps->all);
-    json_decref(steps->body);
     text_done(&steps->shown);
     free(steps);
 }
@@ -37,6 +43,13 @@ static void free_any(void *cookie)
 void execd_steps_free(struct execd_steps *steps)
 {
     free_any(steps);
+}
+
+static bool count_path(struct execd_steps *steps, size_t size, struct error *err)
+{
+    steps->path_bytes += size;
+    return steps->path_bytes <= PATHS_BYTES ||
+           error_set(err, ERROR_TOO_LARGE, "the paths of one request are over %d bytes", PATHS_BYTES);
 }
 
 struct execd_step *execd_steps_add(struct execd_steps *steps, enum scope_verb verb, const char *given,
@@ -50,7 +63,8 @@ struct execd_step *execd_steps_add(struct execd_steps *steps, enum scope_verb ve
         steps->all = memory_resize(steps->all, (steps->count * 2 + 1) * sizeof *steps->all);
     struct execd_step *step = &steps->all[steps->count++];
     *step = (struct execd_step){.given = memory_string(given)};
-    if (!execd_place_find(&step->place, steps->request, verb, given, err))
+    if (!count_path(steps, strlen(given), err) || !execd_place_find(&step->place, steps->request, verb, given, err) ||
+        !count_path(steps, strlen(step->place.path), err))
         return NULL;
     step->asked = (struct files_request){.root = step->place.root,
                                          .path = step->place.path,
@@ -64,11 +78,20 @@ struct execd_step *execd_steps_add(struct execd_steps *steps, enum scope_verb ve
 
 bool execd_step_set_target(struct execd_steps *steps, struct execd_step *step, const char *given, struct error *err)
 {
-    if (!execd_place_find(&step->to, steps->request, SCOPE_FS_RW, given, err))
+    if (!execd_place_find(&step->to, steps->request, SCOPE_FS_RW, given, err) ||
+        !count_path(steps, strlen(step->to.path), err))
         return false;
     step->asked.to_root = step->to.root;
     step->asked.to_path = step->to.path;
     return true;
+}
+
+void execd_step_keep_users(struct execd_step *step)
+{
+    step->owner = step->asked.owner ? memory_string(step->asked.owner) : NULL;
+    step->group = step->asked.group ? memory_string(step->asked.group) : NULL;
+    step->asked.owner = step->owner;
+    step->asked.group = step->group;
 }
 
 /* ---- one after another ---- */
@@ -78,12 +101,9 @@ static struct files_bytes bytes_of(const json_t *text)
     return (struct files_bytes){.data = json_string_value(text), .size = json_string_length(text)};
 }
 
-static int seal_edit(const json_t *object, struct error *err)
+static int seal_edit(const struct execd_step *step, struct error *err)
 {
-    struct files_edit edit = {.old = bytes_of(json_object_get(object, "old")),
-                              .new = bytes_of(json_object_get(object, "new")),
-                              .all = true,
-                              .optional = true};
+    struct files_edit edit = {.old = bytes_of(step->old), .new = bytes_of(step->new), .all = true, .optional = true};
     return front_files_edits_seal(&edit, 1, err);
 }
 
@@ -95,9 +115,9 @@ static enum files_batch_next on_next(void *cookie, struct files_step *step, stru
     const struct execd_step *one = &steps->all[steps->at];
     step->asked = one->asked;
     step->action = one->action;
-    if (one->edit)
-        step->descriptor = seal_edit(one->edit, err);
-    return one->edit && step->descriptor < 0 ? FILES_BATCH_FAILED : FILES_BATCH_STEP;
+    if (one->old)
+        step->descriptor = seal_edit(one, err);
+    return one->old && step->descriptor < 0 ? FILES_BATCH_FAILED : FILES_BATCH_STEP;
 }
 
 static void append_key(struct execd_steps *steps)

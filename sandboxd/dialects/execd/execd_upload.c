@@ -11,9 +11,9 @@
 
 /* A file to come, or that has come. */
 struct item {
-    json_t *metadata; /* owner and group of `asked` belong to it */
     struct execd_place place;
     struct files_request asked;
+    char *owner, *group; /* of `asked` */
 };
 
 struct upload {
@@ -24,13 +24,18 @@ struct upload {
     const char *code;                  /* of the error that ends it; NULL: the kind's */
 };
 
+static void item_done(struct item *item)
+{
+    execd_place_done(&item->place);
+    free(TAKE(item->owner));
+    free(TAKE(item->group));
+}
+
 static void upload_free(void *cookie)
 {
     struct upload *upload = cookie;
-    for (size_t i = 0; i < upload->metadata_count; i++) {
-        json_decref(upload->items[i].metadata);
-        execd_place_done(&upload->items[i].place);
-    }
+    for (size_t i = 0; i < upload->metadata_count; i++)
+        item_done(&upload->items[i]);
     free(upload->items);
     free(upload);
 }
@@ -54,8 +59,8 @@ static enum files_form_part begin_file(struct upload *upload, struct files_reque
     asked->path = item->place.path;
     asked->flags = item->asked.flags | FILES_PARENTS;
     asked->mode = item->asked.mode;
-    asked->owner = item->asked.owner;
-    asked->group = item->asked.group;
+    asked->owner = item->owner;
+    asked->group = item->group;
     return FILES_FORM_FILE;
 }
 
@@ -70,16 +75,16 @@ static enum files_form_part on_part(void *cookie, const struct http_multipart_pa
     return FILES_FORM_FIELD;
 }
 
-static bool read_metadata(struct upload *upload, struct item *item, const char *data, size_t size, struct error *err)
+static const char CODE[] = "INVALID_FILE_METADATA";
+
+static bool read_metadata(struct upload *upload, struct item *item, const json_t *metadata, struct error *err)
 {
-    static const char CODE[] = "INVALID_FILE_METADATA";
-    item->metadata = json_loadb(data, size, JSON_REJECT_DUPLICATES, NULL);
-    const char *path = json_string_value(json_object_get(item->metadata, "path"));
-    if (!json_is_object(item->metadata))
+    const char *path = json_string_value(json_object_get(metadata, "path"));
+    if (!json_is_object(metadata))
         return fail(upload, CODE, err, "metadata is not a JSON object");
     if (!path || !path[0])
         return fail(upload, CODE, err, "metadata: path is needed");
-    if (!execd_permission_read(item->metadata, &item->asked, err)) {
+    if (!execd_permission_read(metadata, &item->asked, err)) {
         upload->code = CODE;
         return false;
     }
@@ -87,6 +92,8 @@ static bool read_metadata(struct upload *upload, struct item *item, const char *
         upload->code = err->kind == ERROR_INVALID ? CODE : NULL;
         return false;
     }
+    item->owner = item->asked.owner ? memory_string(item->asked.owner) : NULL;
+    item->group = item->asked.group ? memory_string(item->asked.group) : NULL;
     return true;
 }
 
@@ -98,7 +105,10 @@ static bool on_field(void *cookie, const char *data, size_t size, struct error *
     upload->items = memory_resize(upload->items, (upload->metadata_count + 1) * sizeof *upload->items);
     struct item *item = &upload->items[upload->metadata_count++];
     *item = (struct item){0};
-    return read_metadata(upload, item, data, size, err);
+    json_t *metadata = json_loadb(data, size, JSON_REJECT_DUPLICATES, NULL);
+    bool is_read = read_metadata(upload, item, metadata, err);
+    json_decref(metadata);
+    return is_read;
 }
 
 /* What was written is not told of. */
@@ -106,8 +116,10 @@ static void on_entry(void *cookie UNUSED, const struct files_record *entry UNUSE
 {
 }
 
-static void on_written(void *cookie UNUSED, bool is_new UNUSED)
+static void on_written(void *cookie, bool is_new UNUSED)
 {
+    struct upload *upload = cookie;
+    item_done(&upload->items[upload->file_count - 1]);
 }
 
 /* ---- the end ---- */

@@ -18,7 +18,8 @@ enum {
     FOUND_DEFAULT = 1000, /* of a glob or grep */
     LIMIT_MAX = 100000000,
     DEPTH_MAX = 64,
-    CHANGE_BODY_BYTES = 8 << 20 /* an edit's texts, escaped */
+    CHANGE_BODY_BYTES = 8 << 20, /* an edit's texts, escaped */
+    BATCH_BODY_BYTES = 2 << 20
 };
 #define BODY_BYTES ((size_t)16 << 30)
 
@@ -235,7 +236,7 @@ static const struct http_route ROUTES[] = {
     {"PUT", "/s/{sandbox}/files/{path...}", CAPABILITY | HTTP_POURS, "fs:rw", BODY_BYTES, files_change_put},
     {"DELETE", "/s/{sandbox}/files/{path...}", CAPABILITY, "fs:rw", 0, files_change_delete},
     {"POST", "/s/{sandbox}/files/{path...}", CAPABILITY, "fs:rw", CHANGE_BODY_BYTES, files_change_post},
-    {"POST", "/s/{sandbox}/batch", CAPABILITY, "fs:ro", CHANGE_BODY_BYTES, files_many_post},
+    {"POST", "/s/{sandbox}/batch", CAPABILITY, "fs:ro", BATCH_BODY_BYTES, files_many_post},
     {"GET", "/s/{sandbox}/archive/{path...}", CAPABILITY, "fs:ro", 0, handle_archive_get},
     {"PUT", "/s/{sandbox}/archive/{path...}", CAPABILITY | HTTP_POURS, "fs:rw", BODY_BYTES, handle_archive_put},
     {"POST", "/s/{sandbox}/upload/{path...}", CAPABILITY | HTTP_POURS, "fs:rw", BODY_BYTES, files_upload_post},

@@ -6,7 +6,9 @@
 #include "sandboxd/sandbox/files.h"
 #include "shared/http/server.h"
 
-#define FILES_BATCH_MAX 1000 /* steps, which its asker keeps to */
+#define FILES_BATCH_MAX   1000 /* steps, which its asker keeps to */
+#define FILES_BATCHES_MAX 16 /* at once, of one sandbox and route, on one loop; its asker asks files_request_has_room  \
+                              */
 
 /** One operation. */
 struct files_step {

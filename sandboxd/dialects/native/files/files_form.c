@@ -268,37 +268,13 @@ static void on_poured(void *cookie, uint64_t size UNUSED, const struct error *er
         end(form, err);
 }
 
-/* ---- how many ---- */
-
-struct counting {
-    const struct http_request *request;
-    unsigned forms; /* of its sandbox, on this loop, itself among them */
-};
-
-static void count_form(void *cookie, struct http_request *request)
-{
-    struct counting *counting = cookie;
-    const struct caller *caller = caller_of(request);
-    if (caller && http_request_route(request) == http_request_route(counting->request))
-        counting->forms += strcmp(caller->claims.sandbox_id, caller_of(counting->request)->claims.sandbox_id) == 0;
-}
-
-/* Each holds two descriptors of this process, and memory, also when nothing comes. */
-static bool has_room(struct http_request *request, struct error *err)
-{
-    struct counting counting = {.request = request};
-    http_requests_each(http_request_loop(request), count_form, &counting);
-    return counting.forms <= FILES_FORMS_MAX ||
-           error_set(err, ERROR_NO_CAPACITY, "%d forms for this sandbox are under way", FILES_FORMS_MAX);
-}
-
 bool files_form_start(struct http_request *request, const struct files_form_events *events, void *cookie,
                       struct error *err)
 {
     AUTO(http_multipart) *reader =
         http_multipart_new(http_request_header(request, "content-type"), FILES_FORM_PARTS_MAX, err);
     int ends[2];
-    if (!reader || !has_room(request, err) || !files_pipe(ends, 0, err))
+    if (!reader || !files_request_has_room(request, FILES_FORMS_MAX, "forms", err) || !files_pipe(ends, 0, err))
         return false;
     AUTO_FD int ours = ends[0], theirs = ends[1];
     if (!fd_set_nonblocking(theirs, err))

@@ -14,8 +14,8 @@
 
 struct many {
     struct http_request *request;
-    json_t *list;
-    size_t at, count;           /* of the list: the op under way */
+    char **ops;                 /* JSON of each: parsed, a hostile one would be twenty times as large */
+    size_t at, count;           /* of the ops: the one under way */
     struct files_change change; /* of it */
     const struct files_op *op;
     struct text entry;   /* of it */
@@ -26,7 +26,9 @@ static void many_free(void *cookie)
 {
     struct many *many = cookie;
     files_change_done(&many->change);
-    json_decref(many->list);
+    for (size_t i = 0; i < many->count; i++)
+        free(many->ops[i]);
+    free(many->ops);
     text_done(&many->entry);
     text_done(&many->results);
     free(many);
@@ -70,12 +72,19 @@ static bool fail_at(size_t at, struct error *err)
     return error_set(err, why.kind, "op %zu: %.400s", at + 1, why.message);
 }
 
-static bool check_all(struct many *many, struct error *err)
+/* Each is judged, and kept. */
+static bool take_ops(struct many *many, const json_t *list, struct error *err)
 {
-    for (size_t i = 0; i < many->count; i++) {
+    size_t count = json_array_size(list);
+    if (count == 0 || count > FILES_BATCH_MAX)
+        return error_set(err, ERROR_INVALID, "ops: an array of 1 to %d ops", FILES_BATCH_MAX);
+    many->ops = memory_array(count, sizeof *many->ops);
+    for (size_t i = 0; i < count; i++) {
         AUTO_FILES_CHANGE change = {.descriptor = -1};
-        if (!read_op(many, json_array_get(many->list, i), &change, err))
+        json_t *op = json_array_get(list, i);
+        if (!read_op(many, op, &change, err))
             return fail_at(i, err);
+        many->ops[many->count++] = json_dumps(op, JSON_COMPACT);
     }
     return true;
 }
@@ -89,15 +98,18 @@ static bool read_body(struct many *many, struct error *err)
     if (none.if_match || none.if_none_match || none.if_modified_since || none.if_unmodified_since)
         return error_set(err, ERROR_INVALID, "a batch takes no If-... header: it has several files");
     json_t *body = http_request_json(many->request, err);
-    many->list = json_incref(json_object_get(body, "ops"));
-    many->count = json_array_size(many->list);
-    bool is_read = body && fields_only(body, FIELDS, err);
+    bool is_read = body && fields_only(body, FIELDS, err) && take_ops(many, json_object_get(body, "ops"), err);
     json_decref(body);
-    if (!is_read)
-        return false;
-    if (many->count == 0 || many->count > FILES_BATCH_MAX)
-        return error_set(err, ERROR_INVALID, "ops: an array of 1 to %d ops", FILES_BATCH_MAX);
-    return check_all(many, err);
+    return is_read;
+}
+
+/* The one under way, again. */
+static bool read_next(struct many *many, struct error *err)
+{
+    json_t *op = many->ops[many->at] ? json_loads(many->ops[many->at], 0, NULL) : NULL;
+    bool is_read = read_op(many, op, &many->change, err);
+    json_decref(op);
+    return is_read;
 }
 
 /* ---- steps ---- */
@@ -110,7 +122,7 @@ static enum files_batch_next on_next(void *cookie, struct files_step *step, stru
     many->entry.length = 0;
     if (many->at == many->count)
         return FILES_BATCH_OVER;
-    if (!read_op(many, json_array_get(many->list, many->at), &many->change, err))
+    if (!read_next(many, err))
         return FILES_BATCH_FAILED;
     step->asked = many->change.asked;
     step->descriptor = TAKE_FD(many->change.descriptor);
@@ -175,7 +187,7 @@ void files_many_post(struct http_request *request)
     many->request = request;
     many->change.descriptor = -1;
     files_request_headers(request);
-    if (read_body(many, &err)) {
+    if (files_request_has_room(request, FILES_BATCHES_MAX, "batches", &err) && read_body(many, &err)) {
         files_batch_start(request, &EVENTS, many);
         return;
     }

@@ -105,6 +105,29 @@ bool files_request_check_movable(const char *path, const char *root, const char 
     return true;
 }
 
+/* ---- how many ---- */
+
+struct counting {
+    const struct http_request *request;
+    unsigned count; /* of its sandbox and route, on this loop, itself among them */
+};
+
+static void count_one(void *cookie, struct http_request *request)
+{
+    struct counting *counting = cookie;
+    const struct caller *caller = caller_of(request);
+    if (caller && http_request_route(request) == http_request_route(counting->request))
+        counting->count += strcmp(caller->claims.sandbox_id, caller_of(counting->request)->claims.sandbox_id) == 0;
+}
+
+bool files_request_has_room(const struct http_request *request, unsigned max, const char *what, struct error *err)
+{
+    struct counting counting = {.request = request};
+    http_requests_each(http_request_loop(request), count_one, &counting);
+    return counting.count <= max ||
+           error_set(err, ERROR_NO_CAPACITY, "%u %s for this sandbox are under way", max, what);
+}
+
 /* ---- headers ---- */
 
 void files_request_headers(struct http_request *request)

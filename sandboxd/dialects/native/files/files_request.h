@@ -31,6 +31,11 @@ bool files_request_begin(struct http_request *request, enum scope_verb verb, cha
 /** ERROR_FORBIDDEN when the path is "/" or the scope's own folder: it is not for `deed` ("deleted"). */
 bool files_request_check_movable(const char *path, const char *root, const char *deed, struct error *err) MUST_USE;
 
+/** Whether no more than `max` requests of this route and sandbox are under way on this loop, this one among them: each
+ * holds memory or descriptors of this process. NO_CAPACITY calls them `what`. */
+bool files_request_has_room(const struct http_request *request, unsigned max, const char *what,
+                            struct error *err) MUST_USE;
+
 /** Headers of every reply that may show a file's bytes: browsers are to run none of it. */
 void files_request_headers(struct http_request *request);
 
