@@ -151,6 +151,8 @@ static void keep(const json_t *reply)
 {
     const char *id = json_string_value(json_object_get(json_object_get(reply, "sandbox"), "id"));
     const char *token = json_string_value(json_object_get(reply, "token"));
+    const char *foreign = json_string_value(json_object_get(reply, "id")); /* of OpenSandbox's dialect */
+    id = id ? id : foreign && text_starts_with(foreign, "sbx_") ? foreign : NULL;
     if (id && strlen(id) < sizeof last_id)
         strcpy(last_id, id);
     if (token && strlen(token) < sizeof last_token)
@@ -170,7 +172,8 @@ static void check_reply(const struct text *seen, size_t body)
         return;
     json_t *json = json_loadb(seen->data + body, seen->length - body, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
     require(json != NULL || strcasestr(seen->data, "transfer-encoding") != NULL);
-    require(status < 400 || json_object_get(json, "error") != NULL);
+    require(status < 400 || json_object_get(json, "error") ||
+            (json_object_get(json, "code") && json_object_get(json, "message")));
     keep(json);
     json_decref(json);
 }

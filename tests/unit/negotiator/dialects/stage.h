@@ -2,6 +2,7 @@
  *  its answers back), and a client of plain sockets. */
 #pragma once
 
+#include "negotiator/dialects/opensandbox/opensandbox.h"
 #include "negotiator/dialects/plane.h"
 #include "negotiator/leasing/events/hub.h"
 #include "shared/base/clock.h"
@@ -180,6 +181,12 @@ static enum kv_outcome add_keys(struct kv *kv, void *argument UNUSED, struct err
     return outcome == KV_APPLIED && !principal_table_load(stage.principals, kv, err) ? KV_FAILED : outcome;
 }
 
+static json_t *stage_error_body(const struct http_request *request, const struct error *err)
+{
+    json_t *body = execute_error(request, err);
+    return body ? body : opensandbox_error(request, err);
+}
+
 static void stage_open(void)
 {
     struct error err = {0};
@@ -227,14 +234,17 @@ static void stage_open(void)
                                  .ledger = stage.ledger,
                                  .principals = stage.principals,
                                  .hub = stage.hub,
-                                 .preview_domain = "localhost"};
+                                 .preview_domain = "localhost",
+                                 .image_templates = "*=base",
+                                 .opensandbox_egress = "none"};
     struct http_server_options options = {.host = "127.0.0.1",
                                           .loops = 2,
                                           .name = "negotiator",
                                           .authorize = plane_authorize,
                                           .loop_started = plane_loop_started,
                                           .loop_ending = plane_loop_ending,
-                                          .error_body = execute_error,
+                                          .error_body = stage_error_body,
+                                          .header_prefix = {"open-sandbox-api-key", "/v1"},
                                           .context = &stage.plane};
     options.routes = plane_routes(&options.route_count);
     stage.server = http_server_start(&options, &err);
