@@ -1,5 +1,5 @@
-/** kept_grants.h - tokens that a loop asked the rules for a moment ago, so that each request that is passed on to a sandbox
- *  does not ask again. Found by a keyed hash of who asked for what: no API key stands here. One loop's. */
+/** kept_grants.h - tokens that a loop asked the rules for a moment ago, so that each request that is passed on to a
+ * sandbox does not ask again. Found by a keyed hash of who asked for what: no API key stands here. One loop's. */
 #pragma once
 
 #include "negotiator/leasing/principal.h"

@@ -67,8 +67,10 @@ static bool enter(struct passing_room *room, const char *owner, struct error *er
         return error_set(err, ERROR_NO_CAPACITY, "%u requests are on their way to sandboxes, as many as may be",
                          room->all);
     if (*at != NULL && (*at)->count >= room->each)
-        return error_set(err, ERROR_NO_CAPACITY, "%u requests are on their way to sandboxes of this owner, as many as "
-                         "may be; what asks the node itself has no such limit", room->each);
+        return error_set(err, ERROR_NO_CAPACITY,
+                         "%u requests are on their way to sandboxes of this owner, as many as "
+                         "may be; what asks the node itself has no such limit",
+                         room->each);
     if (*at == NULL) {
         *at = memory_new(sizeof **at);
         (*at)->owner = memory_string(owner);

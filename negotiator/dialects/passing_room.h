@@ -1,11 +1,12 @@
-/** passing_room.h - how many requests are passed on to sandboxes at once: of all owners, and of one, so that one who keeps
- *  many open keeps nobody else out, and all of them leave descriptors for what the rules need. Any thread. */
+/** passing_room.h - how many requests are passed on to sandboxes at once: of all owners, and of one, so that one who
+ * keeps many open keeps nobody else out, and all of them leave descriptors for what the rules need. Any thread. */
 #pragma once
 
 #include "shared/base/error.h"
 
-#define PASSING_ROOM_PART   8  /* of the process's descriptors that connections to nodes may take, and of those one owner */
-#define PASSING_ROOM_LEAST  16 /* that one owner may have, however few there are */
+#define PASSING_ROOM_PART                                                                                              \
+    8 /* of the process's descriptors that connections to nodes may take, and of those one owner */
+#define PASSING_ROOM_LEAST 16 /* that one owner may have, however few there are */
 
 struct passing_room;
 

@@ -11,14 +11,15 @@
 /* All of our tokens begin with this, the header they share: {"alg":"HS256","typ":"JWT","kid":" */
 #define PORT_RELAY_TOKEN_BEGINS "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6"
 
-/** A port that stands for a service of ours where OpenSandbox's clients say /port/{port}: its execd, its egress sidecar. */
+/** A port that stands for a service of ours where OpenSandbox's clients say /port/{port}: its execd, its egress
+ * sidecar. */
 bool port_relay_is_reserved(uint16_t port) MUST_USE;
 /** What no row of such a port serves: the 404 of what it is taken for (its dialect words it). */
 #define PORT_RELAY_EXECD_UNKNOWN  "/s/{sandbox}/port/44772/{rest...}"
 #define PORT_RELAY_EGRESS_UNKNOWN "/s/{sandbox}/port/18080/{rest...}"
 
-/** False of a header of an answer (lower-case name) that would be said for all that is at this server's address; in_path:
- *  the token is, so that a browser may ask, whose cookies are those of others at this address too. */
+/** False of a header of an answer (lower-case name) that would be said for all that is at this server's address;
+ * in_path: the token is, so that a browser may ask, whose cookies are those of others at this address too. */
 bool port_relay_may_say(const char *name, bool in_path) MUST_USE;
 
 /** As http_proxy, of an authorised request (caller_of); `upstream` and `kept_upstream`, `kept` and `stale` of the order

@@ -1,4 +1,5 @@
-/* find_route.c - which row a request is for: its path in the table, and what moves it there: a host, a header, an alias.
+/* find_route.c - which row a request is for: its path in the table, and what moves it there: a host, a header, an
+ * alias.
  */
 #include "shared/base/memory.h"
 #include "shared/http/http_internal.h"
@@ -43,7 +44,7 @@ static void move(struct http_request *request, const char *prefix, const char *r
     request->head.path = request->moved_path = path;
 }
 
-/* What stands at the path itself, a {..} escaped or not, is judged where the table is read; nothing is decoded here. */
+/* Nothing is decoded for it: what is escaped is no alias, and is judged where the table is read. */
 static void move_alias(struct http_request *request, const struct http_prefix_alias *alias)
 {
     const char *path = request->head.path;

@@ -127,8 +127,12 @@ static void write_subprotocols(struct http_relay *relay, const char *list)
 static bool goes_on(const struct http_relay *relay, const struct http_pair *field)
 {
     /* Of this connection; and what no other server has a use for, so that nobody has to ask whether it was judged. */
-    static const char *const OWN[] = {"host",         "content-length",       "expect",
-                                      "x-request-id", "x-execd-access-token", "opensandbox-egress-auth",
+    static const char *const OWN[] = {"host",
+                                      "content-length",
+                                      "expect",
+                                      "x-request-id",
+                                      "x-execd-access-token",
+                                      "opensandbox-egress-auth",
                                       "open-sandbox-api-key"};
     for (size_t i = 0; i < sizeof OWN / sizeof OWN[0]; i++) {
         if (strcmp(field->name, OWN[i]) == 0)

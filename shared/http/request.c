@@ -110,8 +110,8 @@ static bool carries_credential(const struct http_request *request)
            http_head_field(&request->head, "x-api-key") != NULL ||
            http_head_field(&request->head, "x-execd-access-token") != NULL ||
            http_head_field(&request->head, "opensandbox-egress-auth") != NULL ||
-           http_head_field(&request->head, "open-sandbox-api-key") != NULL || http_request_query(request, "token") != NULL ||
-           http_websocket_bearer(request, &(size_t){0}) != NULL;
+           http_head_field(&request->head, "open-sandbox-api-key") != NULL ||
+           http_request_query(request, "token") != NULL || http_websocket_bearer(request, &(size_t){0}) != NULL;
 }
 
 static bool read_query(struct http_request *request, struct error *err)

@@ -331,8 +331,8 @@ static void append_carriers(struct text *to, unsigned carriers)
     static const struct {
         unsigned carrier;
         const char *name;
-    } NAMES[] = {{HTTP_BEARER, "bearer"}, {HTTP_API_KEY, "api_key"},   {HTTP_PATH, "path"},
-                 {HTTP_QUERY, "query"},   {HTTP_PROTOCOL, "protocol"}, {HTTP_LATER, "later"},
+    } NAMES[] = {{HTTP_BEARER, "bearer"}, {HTTP_API_KEY, "api_key"},         {HTTP_PATH, "path"},
+                 {HTTP_QUERY, "query"},   {HTTP_PROTOCOL, "protocol"},       {HTTP_LATER, "later"},
                  {HTTP_EXECD, "execd"},   {HTTP_EGRESS_AUTH, "egress_auth"}, {HTTP_OPENSANDBOX, "opensandbox"}};
     size_t start = to->length;
     for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {

@@ -43,12 +43,12 @@ enum http_carrier {
     HTTP_UNLIMITED = 1 << 8,
     /* Nor this: http_limits.per_minute is for it although it needs nothing. */
     HTTP_LIMITED = 1 << 9,
-    /* Nor this: a query parameter other than `token` may be given several times; http_request_query is the first.
-     * There may be 1024 in all. */
-    HTTP_REPEATS = 1 << 16,
     HTTP_EXECD = 1 << 10,       /* X-EXECD-ACCESS-TOKEN: <t> */
     HTTP_EGRESS_AUTH = 1 << 11, /* OPENSANDBOX-EGRESS-AUTH: <t> */
-    HTTP_OPENSANDBOX = 1 << 12  /* OPEN-SANDBOX-API-KEY: <k> */
+    HTTP_OPENSANDBOX = 1 << 12, /* OPEN-SANDBOX-API-KEY: <k> */
+    /* Nor this: a query parameter other than `token` may be given several times; http_request_query is the first.
+     * There may be 1024 in all. */
+    HTTP_REPEATS = 1 << 16
 };
 
 /** One row of a dialect's table. */
@@ -72,8 +72,8 @@ struct http_route {
 struct http_host_rule {
     const char *suffix; /* "localhost"; outlives the server */
     const struct http_route *route;
-    /** Of a label: true, and appends a path ("/s/x"), for requests that are looked for in the table below it, as if they
-     *  had come so. False: the route above. May be NULL. */
+    /** Of a label: true, and appends a path ("/s/x"), for requests that are looked for in the table below it, as if
+     * they had come so. False: the route above. May be NULL. */
     bool (*below)(const char *label, struct text *path);
 };
 
@@ -83,8 +83,8 @@ struct http_prefix_alias {
     const char *from, *to;
 };
 
-/** Requests that carry the header (lower-case name; even an empty one) are looked for below `prefix` ("/v1"), those that
- *  say it in their path as they are. NULL in it: none. */
+/** Requests that carry the header (lower-case name; even an empty one) are looked for below `prefix` ("/v1"), those
+ * that say it in their path as they are. NULL in it: none. */
 struct http_header_prefix {
     const char *header, *prefix;
 };
@@ -213,8 +213,8 @@ bool http_request_is_local(const struct http_request *request) MUST_USE;
 const struct http_route *http_request_route(const struct http_request *request) MUST_USE;
 void *http_server_context(const struct http_request *request) MUST_USE;
 
-/** For handlers of routes with HTTP_UNLIMITED, before what is dear: counts the request towards http_limits.per_minute all
- *  the same, once. RATE_LIMITED; the reply will say Retry-After. */
+/** For handlers of routes with HTTP_UNLIMITED, before what is dear: counts the request towards http_limits.per_minute
+ * all the same, once. RATE_LIMITED; the reply will say Retry-After. */
 bool http_request_admit(struct http_request *request, struct error *err) MUST_USE;
 
 /** For handlers that judge a credential which stood in no carrier (a body's, a frame's, a cookie's); for others the
@@ -303,8 +303,8 @@ enum http_framing {
     HTTP_SSE,       /* "event: <name>\ndata: {...}\n\n" */
     HTTP_BLANK_LINE /* "{...}\n\n", told as an event stream, which it is not: some clients want it so */
 };
-/** http_stream_start with the media type of the framing; of event streams also with what keeps proxies from holding them
- *  back (Cache-Control: no-cache, X-Accel-Buffering: no). */
+/** http_stream_start with the media type of the framing; of event streams also with what keeps proxies from holding
+ * them back (Cache-Control: no-cache, X-Accel-Buffering: no). */
 void http_stream_start_json(struct http_request *request, int status, enum http_framing framing,
                             const struct http_stream_events *events, void *cookie);
 /** One JSON object; `name` is for HTTP_SSE alone. Takes the reference. Returns as http_stream_send. */

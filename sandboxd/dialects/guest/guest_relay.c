@@ -58,14 +58,21 @@ static void replace_in_path(struct text *target, const char *token)
 /* What our own routes answer with; a page of the guest's that tells more would be one of this server's. */
 static bool is_of_a_route(const char *name)
 {
-    static const char *const NAMES[] = {"accept-ranges",        "allow",
-                                        "cache-control",        "content-disposition",
-                                        "content-range",        "content-type",
-                                        "etag",                 "execd-commands-tail-cursor",
+    static const char *const NAMES[] = {"accept-ranges",
+                                        "allow",
+                                        "cache-control",
+                                        "content-disposition",
+                                        "content-range",
+                                        "content-type",
+                                        "etag",
+                                        "execd-commands-tail-cursor",
                                         "last-modified",
-                                        "retry-after",          "sec-websocket-accept",
-                                        "sec-websocket-protocol", "sec-websocket-version",
-                                        "x-accel-buffering",    NULL};
+                                        "retry-after",
+                                        "sec-websocket-accept",
+                                        "sec-websocket-protocol",
+                                        "sec-websocket-version",
+                                        "x-accel-buffering",
+                                        NULL};
     for (const char *const *at = NAMES; *at; at++) {
         if (strcmp(name, *at) == 0)
             return true;

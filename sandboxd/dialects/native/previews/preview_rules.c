@@ -13,7 +13,8 @@ static const char SECURE_NAME[] = "__Host-parley_preview"; /* browsers set such 
 
 /* ---- hosts ---- */
 
-static bool take_label(struct preview_label *label, const char *port, size_t port_size, const char *sandbox, size_t size)
+static bool take_label(struct preview_label *label, const char *port, size_t port_size, const char *sandbox,
+                       size_t size)
 {
     AUTO_FREE char *digits = memory_copy(port, port_size);
     struct error ignored;

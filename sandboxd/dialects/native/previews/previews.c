@@ -282,9 +282,8 @@ static void handle(struct http_request *request)
 {
     struct visit visit = {.request = request};
     struct error err = {0};
-    bool is_allowed =
-        preview_label_parse(&visit.of, http_request_parameter(request, "label"), &err) &&
-        find_credential(&visit, &err) && may_see(&visit, &err) && check_worker(&visit, &err);
+    bool is_allowed = preview_label_parse(&visit.of, http_request_parameter(request, "label"), &err) &&
+                      find_credential(&visit, &err) && may_see(&visit, &err) && check_worker(&visit, &err);
     bool is_link = is_allowed && visit.carrier == CARRIER_QUERY && is_read(request) && !is_upgrade(request);
     if (is_link && strlen(http_request_credential(request)) > PREVIEW_TOKEN_MAX_BYTES)
         is_allowed = error_set(&err, ERROR_INVALID, "the token is over %d bytes, too long for a browser's cookie",

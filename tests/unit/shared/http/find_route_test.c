@@ -6,8 +6,9 @@ static char reply[1 << 16];
 
 static void answer_own(struct http_request *request)
 {
-    http_reply_json(request, 200, json_pack("{s:s, s:s}", "path", http_request_path(request), "row",
-                                            http_request_route(request)->path));
+    http_reply_json(
+        request, 200,
+        json_pack("{s:s, s:s}", "path", http_request_path(request), "row", http_request_route(request)->path));
 }
 
 static void answer_accepted(struct http_request *request)
@@ -78,9 +79,14 @@ static void test_alias(void)
     CHECK(strstr(reply, "\"credential\":\"t1\"") != NULL);
     CHECK(ask("/sandboxes/sbx_1/port/44772/nothing", "") == 200); /* the row behind the others */
     CHECK(strstr(reply, "\"path\":\"/s/sbx_1/port/44772/nothing\"") != NULL);
-    static const char *const NONE[] = {"/sandboxes//port/44772/x", "/sandboxes", "/sandboxes/", "//sandboxes/sbx_1/port/1/",
-                                       "/sandboxes/sandboxes/sbx_1/port/1/", "/Sandboxes/sbx_1/port/44772/x",
-                                       "/%73andboxes/sbx_1/port/44772/x", "/sandboxes%2Fsbx_1/port/44772/x"};
+    static const char *const NONE[] = {"/sandboxes//port/44772/x",
+                                       "/sandboxes",
+                                       "/sandboxes/",
+                                       "//sandboxes/sbx_1/port/1/",
+                                       "/sandboxes/sandboxes/sbx_1/port/1/",
+                                       "/Sandboxes/sbx_1/port/44772/x",
+                                       "/%73andboxes/sbx_1/port/44772/x",
+                                       "/sandboxes%2Fsbx_1/port/44772/x"};
     for (size_t i = 0; i < sizeof NONE / sizeof NONE[0]; i++)
         CHECK(ask(NONE[i], "X-EXECD-ACCESS-TOKEN: t1\r\n") == 404);
     static const char *const BROKEN[] = {"/sandboxes/../s/sbx_1/port/44772/x", "/sandboxes/%2e%2e/port/44772/x",
@@ -154,7 +160,8 @@ static void test_passed_on(void)
     AUTO_FREE char *headers = memory_printf("X-EXECD-ACCESS-TOKEN: t1\r\n%s", OWN);
     const char *got = pass("/v1/sandboxes/a/proxy/80/in//side?x=%zz", headers);
     CHECK(strstr(got, "GET /in//side?x=%zz HTTP/1.1") != NULL);
-    CHECK(strcasestr(got, "x-execd") == NULL && strcasestr(got, "sandbox-") == NULL && strstr(got, "pk_secret") == NULL);
+    CHECK(strcasestr(got, "x-execd") == NULL && strcasestr(got, "sandbox-") == NULL &&
+          strstr(got, "pk_secret") == NULL);
     CHECK(strstr(got, "authorization: Bearer of-the-app") != NULL && strstr(got, "x-api-key: of-the-app") != NULL);
     got = pass("/v1/sandboxes/a/proxy/80/", "OPEN-SANDBOX-API-KEY: pk_k\r\nAuthorization: Basic of-the-app\r\n");
     CHECK(strstr(got, "pk_k") == NULL && strstr(got, "authorization: Basic of-the-app") != NULL);
@@ -182,7 +189,8 @@ static void test_replies(void)
 
 static void test_options(void)
 {
-    static const struct http_prefix_alias ALIASES[] = {{"/v1/", "/s/"}, {"/s/", "/sandboxes/"}, {"/x", "/s/"}, {"/", "/"}};
+    static const struct http_prefix_alias ALIASES[] = {
+        {"/v1/", "/s/"}, {"/s/", "/sandboxes/"}, {"/x", "/s/"}, {"/", "/"}};
     for (size_t i = 0; i < sizeof ALIASES / sizeof ALIASES[0]; i++) {
         struct http_server_options options = make_options();
         struct error err = {0};
