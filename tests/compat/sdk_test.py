@@ -1,5 +1,6 @@
 """The OpenSandbox SDK for JavaScript, as npm has it, against a deployment: each case of opensandbox/cases is a test, once with
-each version of the SDK. What a case says "since" is of the newer version alone."""
+each version of the SDK. A case that says "since" is of the newer version alone; so is one that says "once": there the versions are the same, or
+the SDK has no part in it."""
 import glob
 import json
 import os
@@ -33,6 +34,8 @@ def titles(path):
 
 
 def is_of(version, title):
+    if title.startswith("once: "):
+        return version == VERSIONS[0]
     since = re.match(r"since (\S+): ", title)
     return since is None or [int(n) for n in version.split(".")] >= [int(n) for n in since[1].split(".")]
 
@@ -85,16 +88,20 @@ class Runner:
 
 class Sdk:
     """The cases with one version; a node that was lost in a case is started anew for the next."""
+    options = {}
 
     @classmethod
     def setUpClass(cls):
         cls.runner = None
-        cls.deployment = Deployment()
+        cls.deployment = Deployment(**cls.options)
         cls.addClassCleanup(cls.deployment.close)
         other = cls.deployment.request("POST", "/keys", {"principal": "someone-else", "role": "user"})
         user = cls.deployment.request("POST", "/keys", {"principal": "compat", "role": "user"})
         cls.environment = dict(os.environ, PARLEY_DOMAIN=f"127.0.0.1:{cls.deployment.port}", PARLEY_KEY=user.json["api_key"],
-                               PARLEY_OTHER_KEY=other.json["api_key"], PARLEY_COMPAT_REPLIES=REPLIES)
+                               PARLEY_OTHER_KEY=other.json["api_key"], PARLEY_COMPAT_REPLIES=REPLIES,
+                               PARLEY_PROTOCOL=cls.deployment.url.split(":")[0])
+        if cls.deployment.tls:
+            cls.environment["NODE_EXTRA_CA_CERTS"] = cls.deployment.state + "/tls/ca.pem"
         os.makedirs(os.path.dirname(REPLIES), exist_ok=True)
 
     @classmethod
@@ -144,6 +151,19 @@ class Planted(Sdk, unittest.TestCase):
                 failed = self.ask(plant=plant)
                 self.assertIsNotNone(failed, f"{title!r} does not see it")
                 self.assertNotIn("did not come to its end", failed)
+
+
+@needs_root
+class OverTls(Sdk, unittest.TestCase):
+    """A few of them over TLS: each kind of address that an endpoint can be, and bodies both ways."""
+    version, options = VERSIONS[0], {"tls": True}
+
+    def test_cases_hold_over_tls(self):
+        for title in ("a sandbox is created running and is healthy", "a command says what it wrote and that it is complete",
+                      "a stream is uploaded in chunks", "everything works through the server's proxy",
+                      "a server in the sandbox is reached by its endpoint", "the policy of what leaves is shown and patched"):
+            with self.subTest(case=title):
+                self.case(title)
 
 
 @needs_root

@@ -1,6 +1,6 @@
 // Runs cases by name with one version of the SDK: node driver.mjs MODULES PACKAGE, where MODULES is a folder node_modules.
 // Takes a line of JSON for each on stdin, {"name"} or {"plant"}, and answers a line {"failed": text|null}. What it needs to know
-// of the deployment stands in the environment: PARLEY_DOMAIN, PARLEY_KEY, PARLEY_OTHER_KEY, PARLEY_COMPAT_REPLIES.
+// of the deployment stands in the environment: PARLEY_DOMAIN, PARLEY_PROTOCOL, PARLEY_KEY, PARLEY_OTHER_KEY, PARLEY_COMPAT_REPLIES.
 import { readdirSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { join } from "node:path";

@@ -22,7 +22,7 @@ export const plants = {
     of: "a command that is not there", at: /^GET .*\/command\/status\//, change: (reply) => ({ ...reply, body: "", headers: { ...reply.headers, "content-length": "0" } }),
   },
   "no blank line between events": {
-    of: "the stream is raw json with a blank line and a ping at once", at: /^POST .*\/command$/, change: text((body) => body.replaceAll("\n\n", "\n")),
+    of: "once: the stream is raw json with a blank line and a ping at once", at: /^POST .*\/command$/, change: text((body) => body.replaceAll("\n\n", "\n")),
   },
   "an execution_complete beside the error": {
     of: "a failed command says its exit code and is not complete", at: /^POST .*\/command$/, change: text((body) => body + event("execution_complete")),

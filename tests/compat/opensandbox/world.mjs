@@ -9,6 +9,7 @@ export class Bench {
     this.sdk = sdk;
     this.internal = internal;
     this.domain = process.env.PARLEY_DOMAIN;
+    this.protocol = process.env.PARLEY_PROTOCOL;
     this.key = process.env.PARLEY_KEY;
     this.otherKey = process.env.PARLEY_OTHER_KEY;
     this.opened = [];
@@ -17,7 +18,7 @@ export class Bench {
 
   /** A configuration; each object that takes it makes its own connections. */
   connection(more = {}) {
-    return new this.sdk.ConnectionConfig({ domain: this.domain, apiKey: this.key, requestTimeoutSeconds: 60, ...more });
+    return new this.sdk.ConnectionConfig({ domain: this.domain, protocol: this.protocol, apiKey: this.key, requestTimeoutSeconds: 60, ...more });
   }
 
   /** A sandbox that is killed when the case ends. */
@@ -63,7 +64,7 @@ export class Bench {
 
   /** A request of our own to the lifecycle server: the Response. */
   ask(method, path, body, headers = {}) {
-    return fetch(`http://${this.domain}/v1${path}`, {
+    return fetch(`${this.protocol}://${this.domain}/v1${path}`, {
       method,
       headers: { "OPEN-SANDBOX-API-KEY": this.key, ...(body === undefined ? {} : { "content-type": "application/json" }), ...headers },
       body: body === undefined ? undefined : JSON.stringify(body),
@@ -73,7 +74,7 @@ export class Bench {
   /** A request of our own to a port of the sandbox, with what its endpoint demands: the Response. */
   async askPort(sandbox, port, method, path, body, headers = {}) {
     const { endpoint, headers: demanded } = await sandbox.getEndpoint(port);
-    return fetch(`http://${endpoint}${path}`, {
+    return fetch(`${this.protocol}://${endpoint}${path}`, {
       method,
       headers: { ...demanded, ...(body === undefined ? {} : { "content-type": "application/json" }), ...headers },
       body: body === undefined ? undefined : JSON.stringify(body),

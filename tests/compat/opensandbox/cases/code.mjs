@@ -57,7 +57,7 @@ test("a default context of a language keeps its state", async (t) => {
   assert.equal((await run(t, sandbox, "kept", { language: "python" })).execution.result[0].text, "'yes'");
 });
 
-test("contexts are listed, shown and deleted", async (t) => {
+test("once: contexts are listed, shown and deleted", async (t) => {
   const sandbox = await t.shared();
   const made = await context(t, sandbox, "python");
   const all = await (await t.execd(sandbox, "GET", "/code/contexts")).json();
@@ -75,7 +75,7 @@ test("contexts are listed, shown and deleted", async (t) => {
   }
 });
 
-test("contexts of one language are deleted together", async (t) => {
+test("once: contexts of one language are deleted together", async (t) => {
   const sandbox = await t.create();
   for (const language of ["bash", "bash"]) assert.equal((await t.execd(sandbox, "POST", "/code/context", { language })).status, 200);
   assert.equal((await t.execd(sandbox, "DELETE", "/code/contexts?language=bash")).status, 200);
@@ -101,7 +101,7 @@ test("code of no language is a command", async (t) => {
   assert.ok(execution.complete);
 });
 
-test("javascript and typescript run", async (t) => {
+test("once: javascript and typescript run", async (t) => {
   const sandbox = await t.shared();
   for (const [language, code] of [["javascript", "console.log([1, 2].map((x) => x * 2).join())"], ["typescript", "const xs: number[] = [1, 2]; console.log(xs.map((x) => x * 2).join())"]]) {
     const { execution } = await run(t, sandbox, code, { language });
@@ -110,7 +110,7 @@ test("javascript and typescript run", async (t) => {
   }
 });
 
-test("a language that is not there is a clear error", async (t) => {
+test("once: a language that is not there is a clear error", async (t) => {
   const sandbox = await t.shared();
   for (const language of ["cobol", ""]) {
     const reply = await t.execd(sandbox, "POST", "/code/context", { language });
@@ -120,7 +120,7 @@ test("a language that is not there is a clear error", async (t) => {
   }
 });
 
-test("a context that is not there and one that is busy", async (t) => {
+test("once: a context that is not there and one that is busy", async (t) => {
   const sandbox = await t.shared();
   const reply = await t.execd(sandbox, "POST", "/code", { code: "1", context: { id: "none" } });
   assert.equal(reply.status, 500);
@@ -142,17 +142,17 @@ test("a context that is not there and one that is busy", async (t) => {
   assert.equal((await t.execd(sandbox, "DELETE", "/code?id=none")).status, 500);
 });
 
-test("a context begins in its folder", async (t) => {
+test("once: a context begins in its folder", async (t) => {
   const sandbox = await t.shared();
   const python = await context(t, sandbox, "python", { cwd: "/usr/lib" });
   assert.equal((await run(t, sandbox, "import os; os.getcwd()", python)).execution.result[0].text, "'/usr/lib'");
 });
 
-test("metrics are watched a line a second", async (t) => {
+test("once: metrics are watched a line a second", async (t) => {
   const sandbox = await t.shared();
   const gone = new AbortController();
   const { endpoint, headers } = await sandbox.getEndpoint(44772);
-  const reply = await fetch(`http://${endpoint}/metrics/watch`, { headers, signal: gone.signal });
+  const reply = await fetch(`${t.protocol}://${endpoint}/metrics/watch`, { headers, signal: gone.signal });
   assert.match(reply.headers.get("content-type"), /^text\/event-stream/);
   let seen = "";
   for await (const part of reply.body) {

@@ -105,7 +105,7 @@ test("a command that takes too long is killed", async (t) => {
   assert.deepEqual(lines(execution.logs.stdout), ["begun"]);
 });
 
-test("the stream is raw json with a blank line and a ping at once", async (t) => {
+test("once: the stream is raw json with a blank line and a ping at once", async (t) => {
   const sandbox = await t.shared();
   const reply = await t.execd(sandbox, "POST", "/command", { command: "echo x" });
   assert.equal(reply.status, 200);
@@ -121,7 +121,7 @@ test("the stream is raw json with a blank line and a ping at once", async (t) =>
   assert.deepEqual(Object.keys(parts[2]).sort(), ["text", "timestamp", "type"]);
 });
 
-test("a quiet command is pinged", async (t) => {
+test("once: a quiet command is pinged", async (t) => {
   const seen = await events((await t.shared()).commands.runStream("sleep 4"));
   assert.ok(seen.filter((event) => event.type === "ping").length >= 2, JSON.stringify(seen));
 });
@@ -203,7 +203,7 @@ test("interrupt ends a foreground command and its stream", async (t) => {
   assert.equal(execution.complete, undefined);
 });
 
-test("what ignores the term signal is killed", async (t) => {
+test("once: what ignores the term signal is killed", async (t) => {
   const sandbox = await t.shared();
   const { id } = await sandbox.commands.run("trap '' TERM; while :; do sleep 0.2; done", { background: true });
   await new Promise((resolve) => setTimeout(resolve, 300));
@@ -211,7 +211,7 @@ test("what ignores the term signal is killed", async (t) => {
   await until(() => sandbox.commands.getCommandStatus(id), (one) => one.running === false);
 });
 
-test("a client that goes away stops no foreground command", async (t) => {
+test("once: a client that goes away stops no foreground command", async (t) => {
   const sandbox = await t.shared();
   const { endpoint, headers } = await sandbox.getEndpoint(44772);
   const body = JSON.stringify({ command: "echo begun; sleep 1; echo done > /tmp/survived" });

@@ -237,7 +237,7 @@ test("what the user of the sandbox may not is refused", async (t) => {
   await assert.rejects(() => sandbox.files.readFile("/etc/shadow"), (error) => error.statusCode >= 400);
 });
 
-test("ten megabytes go up and come down", async (t) => {
+test("once: ten megabytes go up and come down", async (t) => {
   const [, folder, files] = await place(t);
   const data = bytes(10_000_000);
   await files.writeFiles([{ path: `${folder}/ten`, data }]);

@@ -21,7 +21,7 @@ test("an endpoint has no scheme and ends with its port", async (t) => {
     assert.match(endpoint, new RegExp(`^[^/]+:\\d+/.*/${port}$`));
     assert.ok(headers["X-EXECD-ACCESS-TOKEN"], JSON.stringify(headers));
     assert.ok(!endpoint.includes(headers["X-EXECD-ACCESS-TOKEN"]), "the token is in the path too");
-    assert.equal(await sandbox.getEndpointUrl(port), `http://${endpoint}`);
+    assert.equal(await sandbox.getEndpointUrl(port), `${t.protocol}://${endpoint}`);
   }
   await refused(t, 400, () => sandbox.getEndpoint(0));
   await refused(t, 400, () => sandbox.getEndpoint(65536));
@@ -30,10 +30,10 @@ test("an endpoint has no scheme and ends with its port", async (t) => {
 test("a server in the sandbox is reached by its endpoint", async (t) => {
   const sandbox = await serving(t, 3001);
   const { endpoint, headers } = await sandbox.getEndpoint(3001);
-  const reply = await fetch(`http://${endpoint}/index.html`, { headers });
+  const reply = await fetch(`${t.protocol}://${endpoint}/index.html`, { headers });
   assert.equal(reply.status, 200);
   assert.equal(await reply.text(), "the page");
-  assert.equal((await fetch(`http://${endpoint}/index.html`)).status, 401);
+  assert.equal((await fetch(`${t.protocol}://${endpoint}/index.html`)).status, 401);
   const execd = await t.execd(sandbox, "GET", "/proxy/3001/index.html");
   assert.equal(await execd.text(), "the page");
 });
@@ -42,19 +42,19 @@ test("the header of execd opens every port", async (t) => {
   const sandbox = await serving(t, 3002);
   const { headers } = await sandbox.getEndpoint(44772);
   const { endpoint } = await sandbox.getEndpoint(3002);
-  assert.equal(await (await fetch(`http://${endpoint}/index.html`, { headers })).text(), "the page");
+  assert.equal(await (await fetch(`${t.protocol}://${endpoint}/index.html`, { headers })).text(), "the page");
   const own = await sandbox.getEndpoint(3002);
   const { endpoint: execd } = await sandbox.getEndpoint(44772);
   for (const path of ["/files/info?path=/tmp", "/command/status/none", "/code/contexts"]) {
-    assert.equal((await fetch(`http://${execd}${path}`, { headers: own.headers })).status, 403, `a port's token opens ${path}`);
+    assert.equal((await fetch(`${t.protocol}://${execd}${path}`, { headers: own.headers })).status, 403, `a port's token opens ${path}`);
   }
 });
 
 test("a signed endpoint ends when it was asked to", async (t) => {
   const sandbox = await t.shared();
   const { endpoint, headers } = await sandbox.getSignedEndpoint(44772, Math.floor(Date.now() / 1000) + 2);
-  assert.equal((await fetch(`http://${endpoint}/metrics`, { headers })).status, 200);
-  await until(() => fetch(`http://${endpoint}/metrics`, { headers }), (reply) => reply.status === 401);
+  assert.equal((await fetch(`${t.protocol}://${endpoint}/metrics`, { headers })).status, 200);
+  await until(() => fetch(`${t.protocol}://${endpoint}/metrics`, { headers }), (reply) => reply.status === 401);
   await refused(t, 400, () => sandbox.getSignedEndpoint(44772, Math.floor(Date.now() / 1000) - 5));
 });
 
@@ -63,9 +63,9 @@ test("a whole url carries its token when asked", async (t) => {
   for (const [port, path] of [[44772, "/metrics"], [3003, "/index.html"]]) {
     const told = await (await t.ask("GET", `/sandboxes/${sandbox.id}/endpoints/${port}?capability_url=true`)).json();
     assert.match(told.endpoint, new RegExp(`/${port}$`));
-    assert.equal((await fetch(`http://${told.endpoint}${path}`)).status, 200);
+    assert.equal((await fetch(`${t.protocol}://${told.endpoint}${path}`)).status, 200);
     const broken = told.endpoint.replace(/\/c\/(.)/, (_, first) => `/c/${first === "A" ? "B" : "A"}`);
-    assert.equal((await fetch(`http://${broken}${path}`)).status, 401);
+    assert.equal((await fetch(`${t.protocol}://${broken}${path}`)).status, 401);
   }
 });
 
@@ -81,9 +81,9 @@ test("everything works through the server's proxy", async (t) => {
   await refused(t, 404, () => sandbox.files.readFile("/tmp/none"));
 });
 
-test("the server's proxy is bound to the owner", async (t) => {
+test("once: the server's proxy is bound to the owner", async (t) => {
   const sandbox = await t.shared();
-  const url = `http://${t.domain}/v1/sandboxes/${sandbox.id}/proxy/44772/metrics`;
+  const url = `${t.protocol}://${t.domain}/v1/sandboxes/${sandbox.id}/proxy/44772/metrics`;
   const status = async (headers) => (await fetch(url, { headers })).status;
   assert.equal(await status({ "OPEN-SANDBOX-API-KEY": t.key }), 200);
   assert.equal(await status({ "X-EXECD-ACCESS-TOKEN": t.key }), 200);
@@ -155,11 +155,11 @@ test("diagnostics tell logs and events", async (t) => {
 
 test("health is open and a create's report is taken", async (t) => {
   for (const path of ["/health", "/v1/health"]) {
-    const reply = await fetch(`http://${t.domain}${path}`);
+    const reply = await fetch(`${t.protocol}://${t.domain}${path}`);
     assert.deepEqual([reply.status, await reply.json()], [200, { status: "healthy" }]);
   }
   const reply = await t.ask("POST", "/metrics/events", { eventType: "sandbox.create", createDurationMs: 5, success: true });
   assert.equal(reply.status, 204);
-  const bare = await fetch(`http://${t.domain}/sandboxes?pageSize=1`, { headers: { "OPEN-SANDBOX-API-KEY": t.key } });
+  const bare = await fetch(`${t.protocol}://${t.domain}/sandboxes?pageSize=1`, { headers: { "OPEN-SANDBOX-API-KEY": t.key } });
   assert.ok((await bare.json()).pagination, "without /v1 it is not the lifecycle API");
 });

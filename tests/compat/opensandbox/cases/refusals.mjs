@@ -77,7 +77,7 @@ test("what the body lacks is named", async (t) => {
   }
 });
 
-test("pools are not there", async (t) => {
+test("once: pools are not there", async (t) => {
   for (const [method, path] of [["GET", "/pools"], ["POST", "/pools"], ["GET", "/pools/x"], ["PUT", "/pools/x"], ["DELETE", "/pools/x"]]) {
     const reply = await t.ask(method, path, method === "POST" || method === "PUT" ? {} : undefined);
     assert.equal(reply.status, 501, `${method} ${path}`);
@@ -100,7 +100,7 @@ test("the data plane refuses without its token", async (t) => {
   const { endpoint } = await sandbox.getEndpoint(44772);
   for (const headers of [{}, { "X-EXECD-ACCESS-TOKEN": "wrong" }, { "OPEN-SANDBOX-API-KEY": t.key }]) {
     for (const [method, path] of [["GET", "/metrics"], ["POST", "/command"], ["GET", "/files/info?path=/etc/passwd"]]) {
-      const reply = await fetch(`http://${endpoint}${path}`, { method, headers });
+      const reply = await fetch(`${t.protocol}://${endpoint}${path}`, { method, headers });
       assert.equal(reply.status, 401, `${method} ${path} ${JSON.stringify(Object.keys(headers))}`);
       assert.match((await reply.json()).error, /^Unauthorized/);
       assert.ok(reply.headers.get("x-request-id"));
@@ -112,6 +112,6 @@ test("a token of one sandbox opens no other", async (t) => {
   const [one, other] = [await t.create(), await t.shared()];
   const { headers } = await one.getEndpoint(44772);
   const { endpoint } = await other.getEndpoint(44772);
-  const reply = await fetch(`http://${endpoint}/metrics`, { headers });
+  const reply = await fetch(`${t.protocol}://${endpoint}/metrics`, { headers });
   assert.ok([401, 403, 404].includes(reply.status), `${reply.status}`);
 });
