@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-enum { JSON_DEPTH_MAX = 32 };
+enum {
+    JSON_DEPTH_MAX = 32,
+    JSON_VALUES_MAX = 100000 /* each costs some hundred bytes, whose text is one or two */
+};
 
 const char *http_request_method(const struct http_request *request)
 {
@@ -49,10 +52,11 @@ const char *http_request_body(const struct http_request *request, size_t *size)
     return request->h2o->entity.base;
 }
 
-/* jansson's own limit is 2048, and not to be set. Counts brackets outside of strings. */
-static bool is_too_deep(const char *text, size_t size)
+/* jansson's own limit of depth is 2048, and not to be set; of values it has none. Counts what stands outside of
+ * strings. */
+static bool check_json(const char *text, size_t size, struct error *err)
 {
-    unsigned depth = 0;
+    unsigned depth = 0, values = 0;
     bool in_string = false;
     for (size_t i = 0; i < size; i++) {
         char c = text[i];
@@ -64,18 +68,19 @@ static bool is_too_deep(const char *text, size_t size)
             depth++;
         else if (!in_string && (c == '}' || c == ']') && depth > 0)
             depth--;
+        values += !in_string && (c == '{' || c == '[' || c == ',');
         if (depth > JSON_DEPTH_MAX)
-            return true;
+            return error_set(err, ERROR_INVALID, "the body's JSON is nested over %d deep", JSON_DEPTH_MAX);
+        if (values > JSON_VALUES_MAX)
+            return error_set(err, ERROR_TOO_LARGE, "the body's JSON has over %d values", JSON_VALUES_MAX);
     }
-    return false;
+    return true;
 }
 
 static json_t *read_json(const char *body, size_t size, struct error *err)
 {
-    if (is_too_deep(body, size)) {
-        error_set(err, ERROR_INVALID, "the body's JSON is nested over %d deep", JSON_DEPTH_MAX);
+    if (!check_json(body, size, err))
         return NULL;
-    }
     json_error_t json_error;
     json_t *value = json_loadb(body, size, JSON_REJECT_DUPLICATES, &json_error);
     if (value == NULL) {

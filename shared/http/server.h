@@ -186,8 +186,8 @@ const char *http_request_credential(const struct http_request *request) MUST_USE
 void http_request_set_credential(struct http_request *request, const char *credential);
 /** The whole body; *size bytes, not NUL-terminated. Empty in the first authorize call. */
 const char *http_request_body(const struct http_request *request, size_t *size) MUST_USE;
-/** The body as one JSON object (RFC 8259; duplicate keys, depth over 32, NUL in text: ERROR_INVALID). An empty body is
- *  {}. The caller owns a reference. */
+/** The body as one JSON object (RFC 8259; duplicate keys, depth over 32, NUL in text: ERROR_INVALID; over
+ *  100,000 values: TOO_LARGE). An empty body is {}. The caller owns a reference. */
 json_t *http_request_json(const struct http_request *request, struct error *err) MUST_USE;
 /** The same of a body that is one JSON array; an empty body is []. */
 json_t *http_request_json_array(const struct http_request *request, struct error *err) MUST_USE;

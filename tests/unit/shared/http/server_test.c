@@ -286,6 +286,22 @@ static void test_json(void)
     }
 }
 
+/* What is small as text and large when it was read. */
+static void test_many_values(void)
+{
+    enum { VALUES = 100000, ROOM = VALUES * 2 + 256 };
+    AUTO_FREE char *request = memory_new(ROOM);
+    for (int more = 0; more <= 1; more++) {
+        size_t size = strlen("{\"a\":[0]}") + (VALUES - 2 + (size_t)more) * 2; /* the braces count, too */
+        int at =
+            snprintf(request, ROOM, "POST /json HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n\r\n{\"a\":[0", size);
+        for (int i = 0; i < VALUES - 2 + more; i++)
+            at += snprintf(request + at, (size_t)(ROOM - at), ",0");
+        snprintf(request + at, (size_t)(ROOM - at), "]}");
+        CHECK(client_ask(request, reply, sizeof reply) == (more ? 413 : 200));
+    }
+}
+
 static void test_conflict(void)
 {
     struct http_server_options options = {
@@ -352,6 +368,7 @@ int main(void)
     test_keep_alive_and_pipelining();
     test_head_and_old();
     test_json();
+    test_many_values();
     CHECK(client_ask("GET /thread HTTP/1.1\r\nHost: h\r\n\r\n", reply, sizeof reply) == 200);
     test_conflict();
     fixture_stop(1000);
