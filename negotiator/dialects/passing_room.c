@@ -92,8 +92,9 @@ void passing_room_leave(struct passing_room *room, const char *owner)
 {
     pthread_mutex_lock(&room->mutex);
     struct guest **at = place_of(room, owner), *guest = *at;
-    room->count--;
-    if (--guest->count == 0) {
+    if (guest != NULL)
+        room->count--;
+    if (guest != NULL && --guest->count == 0) {
         *at = guest->next;
         free(guest->owner);
         free(guest);
