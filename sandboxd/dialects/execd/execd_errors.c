@@ -11,10 +11,8 @@
 static const struct family {
     const char *path, *missing;
 } FAMILIES[] = {
-    {EXECD_PREFIX "/files", "FILE_NOT_FOUND"},
-    {EXECD_PREFIX "/directories", "FILE_NOT_FOUND"},
-    {EXECD_PREFIX "/code", "CONTEXT_NOT_FOUND"},
-    {EXECD_PREFIX "/session", "CONTEXT_NOT_FOUND"},
+    {EXECD_PREFIX "/files", "FILE_NOT_FOUND"},   {EXECD_PREFIX "/directories", "FILE_NOT_FOUND"},
+    {EXECD_PREFIX "/code", "CONTEXT_NOT_FOUND"}, {EXECD_PREFIX "/session", "CONTEXT_NOT_FOUND"},
     {EXECD_PREFIX "/pty", "CONTEXT_NOT_FOUND"},
 };
 

@@ -1,5 +1,5 @@
-/** execd_events.h - the events of this dialect's streams as text: one JSON object and a blank line each, with "type" and
- *  "timestamp" (UTC, ms), and what is neither empty nor 0 of the rest. Pure but for the clock. */
+/** execd_events.h - the events of this dialect's streams as text: one JSON object and a blank line each, with "type"
+ * and "timestamp" (UTC, ms), and what is neither empty nor 0 of the rest. Pure but for the clock. */
 #pragma once
 
 #include "sandboxd/sandbox/process_view.h"
@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** An event with a text, any bytes: what is no UTF-8 becomes U+FFFD. Type "init": the id of what runs; "stdout", "stderr",
- *  "status". */
+/** An event with a text, any bytes: what is no UTF-8 becomes U+FFFD. Type "init": the id of what runs; "stdout",
+ * "stderr", "status". */
 void execd_event_text(struct text *to, const char *type, const void *text, size_t size);
 void execd_event_ping(struct text *to);
 /** A line of output: an empty one is told as "\n". */

@@ -22,8 +22,8 @@ void execd_lines_done(struct execd_lines *lines);
 
 /** Takes of `data` what the next line needs: how many bytes in *used, at least one of a `size` over 0. True: *line is
  *  one, any bytes, until the next call; false: all was taken, and it goes on behind it. */
-bool execd_lines_take(struct execd_lines *lines, const char *data, size_t size, size_t *used, const struct text **line)
-    MUST_USE;
+bool execd_lines_take(struct execd_lines *lines, const char *data, size_t size, size_t *used,
+                      const struct text **line) MUST_USE;
 
 /** The stream is over: true when *line was left without an end. */
 bool execd_lines_rest(struct execd_lines *lines, const struct text **line) MUST_USE;

@@ -1,56 +1,26 @@
-/* execd_pty_socket.c - follower in, frames out; frames in, the command's stdin. */
+/* execd_pty_socket.c - the life of a terminal's socket; follower in, frames out. */
 #include "sandboxd/dialects/execd/execd_pty_socket.h"
 
 #include "sandboxd/dialects/execd/execd_errors.h"
 #include "sandboxd/dialects/execd/execd_events.h"
+#include "sandboxd/dialects/execd/execd_pty_internal.h"
 #include "sandboxd/dialects/execd/execd_request.h"
-#include "sandboxd/dialects/plane.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
-#include "shared/base/text.h"
-#include "shared/http/websocket.h"
 
-#include <signal.h>
 #include <string.h>
-#include <strings.h>
 
-enum {
-    CHUNK_BYTES = 32 * 1024,
-    WRITE_BYTES = 64 * 1024,  /* of stdin at once */
-    PAUSE_BYTES = 256 * 1024, /* of stdin held: then the socket is not read ... */
-    COLUMNS = 80,
-    ROWS = 24,
-    SIGNAL_LAST = 64,
-    OFFSET_BYTES = 8
-};
+enum { CHUNK_BYTES = 32 * 1024, COLUMNS = 80, ROWS = 24, OFFSET_BYTES = 8 };
 enum { CLOSE_NORMAL = 1000, CLOSE_TAKEN_OVER = 4001, CLOSE_FAILED = 4400, CLOSE_TOKEN = 4401, CLOSE_GONE = 4410 };
-enum { FRAME_STDIN, FRAME_STDOUT, FRAME_STDERR, FRAME_REPLAY };
-static const uint64_t RETRY_NS = UINT64_C(100) * 1000000;
-
-struct pty {
-    struct http_websocket *socket;
-    struct http_request *request;
-    struct plane *plane;
-    uint64_t number;
-    struct execd_terminal_holder holder;
-    char sandbox_id[CAPABILITY_ID_BYTES], id[FRONT_INIT_ID_BYTES];
-    char *origin;
-    struct follower *follower;
-    struct loop_timer *expiry, *retry;
-    bool pipes, is_known; /* known: it ran before this socket */
-    bool is_started, is_connected;
-    bool full, over;
-    unsigned inside;                        /* calls that are under way: freed behind the last of them */
-    uint64_t replayed_from, replayed_until; /* of stdout */
-    struct text replay;                     /* until it is connected */
-    unsigned columns, rows;                 /* asked for before it was started; 0: not */
-    struct text input;                      /* what waits for stdin */
-    size_t writing;                         /* of it, on its way */
-};
 
 /* ---- life ---- */
 
-static void leave_call(struct pty *pty)
+void pty_enter(struct pty *pty)
+{
+    pty->inside++;
+}
+
+void pty_leave(struct pty *pty)
 {
     if (--pty->inside > 0 || !pty->over)
         return;
@@ -77,8 +47,7 @@ static void close_socket(struct pty *pty, int code, const char *reason)
     http_websocket_close(pty->socket, code, reason);
 }
 
-/* Takes the reference. */
-static void send_json(struct pty *pty, json_t *object)
+void pty_send_json(struct pty *pty, json_t *object)
 {
     AUTO_FREE char *text = json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER);
     json_decref(object);
@@ -86,13 +55,13 @@ static void send_json(struct pty *pty, json_t *object)
         (void)http_websocket_send(pty->socket, true, text, strlen(text));
 }
 
-static void send_error(struct pty *pty, const char *code, const char *message)
+void pty_send_error(struct pty *pty, const char *code, const char *message)
 {
     json_t *object = json_object();
     json_object_set_new(object, "type", json_string("error"));
     json_object_set_new(object, "code", json_string(code));
     json_object_set_new(object, "error", json_stringn(message, text_utf8_prefix(message, strlen(message))));
-    send_json(pty, object);
+    pty_send_json(pty, object);
 }
 
 /* `data` has a byte before it for the frame's kind. */
@@ -105,7 +74,7 @@ static void send_bytes(struct pty *pty, int kind, char *data, size_t size)
 
 static void fail(struct pty *pty, const struct error *err)
 {
-    send_error(pty, pty->is_started ? error_code(err->kind) : "START_FAILED", err->message);
+    pty_send_error(pty, pty->is_started ? error_code(err->kind) : "START_FAILED", err->message);
     close_socket(pty, err->kind == ERROR_GONE ? CLOSE_GONE : CLOSE_FAILED, error_code(err->kind));
 }
 
@@ -113,72 +82,22 @@ static void on_expired(void *cookie)
 {
     struct pty *pty = cookie;
     pty->expiry = NULL;
-    pty->inside++;
-    send_error(pty, error_code(ERROR_TOKEN_EXPIRED), "the token expired; the terminal lives on");
+    pty_enter(pty);
+    pty_send_error(pty, error_code(ERROR_TOKEN_EXPIRED), "the token expired; the terminal lives on");
     close_socket(pty, CLOSE_TOKEN, error_code(ERROR_TOKEN_EXPIRED));
-    leave_call(pty);
+    pty_leave(pty);
 }
 
-/* ---- input ---- */
-
-static void pump(struct pty *pty);
-
-static void on_retry(void *cookie)
-{
-    struct pty *pty = cookie;
-    pty->retry = NULL;
-    pump(pty);
-}
-
-static void pace(struct pty *pty)
-{
-    http_websocket_pause(pty->socket, pty->input.length > PAUSE_BYTES);
-}
-
-static void drop_written(struct pty *pty)
-{
-    pty->input.length -= pty->writing;
-    memmove(pty->input.data, pty->input.data + pty->writing, pty->input.length);
-    pty->writing = 0;
-}
-
-static void take_answer(struct pty *pty, const struct error *err)
-{
-    if (err->kind == ERROR_RATE_LIMITED || err->kind == ERROR_STARTING) {
-        pty->writing = 0;
-        pty->retry = loop_timer_start(http_request_loop(pty->request), clock_boot_ns() + RETRY_NS, on_retry, pty);
-        return;
-    }
-    drop_written(pty);
-    if (err->kind != ERROR_NONE) {
-        pty->input.length = 0;
-        send_error(pty, "STDIN_WRITE_FAILED", err->message);
-    }
-    pump(pty);
-    if (!pty->over)
-        pace(pty);
-}
-
-static struct pty *find(void *cookie)
+struct pty *pty_find(void *cookie)
 {
     return http_websocket_find(loop_current(), (uint64_t)(uintptr_t)cookie);
-}
-
-static void on_written(void *cookie, const struct verb_answer *answer)
-{
-    struct pty *pty = find(cookie);
-    if (!pty)
-        return;
-    pty->inside++;
-    take_answer(pty, &answer->error);
-    leave_call(pty);
 }
 
 static void on_done(void *cookie UNUSED, const struct verb_answer *answer UNUSED)
 {
 }
 
-static struct process_call call_of(const struct pty *pty, void (*done)(void *cookie, const struct verb_answer *answer))
+struct process_call pty_call_of(const struct pty *pty, void (*done)(void *cookie, const struct verb_answer *answer))
 {
     return (struct process_call){.sandbox_id = pty->sandbox_id,
                                  .process_id = pty->id,
@@ -187,83 +106,11 @@ static struct process_call call_of(const struct pty *pty, void (*done)(void *coo
                                  .origin = pty->origin};
 }
 
-static void pump(struct pty *pty)
+void pty_resize(struct pty *pty)
 {
-    if (pty->over || !pty->is_started || pty->writing > 0 || pty->retry || pty->input.length == 0)
-        return;
-    struct process_call call = call_of(pty, on_written);
-    pty->writing = pty->input.length < WRITE_BYTES ? pty->input.length : WRITE_BYTES;
-    process_write(pty->plane->sandboxes, &call, pty->input.data, pty->writing, PROCESS_OFFSET_NONE, false);
-}
-
-static void add_input(struct pty *pty, const char *data, size_t size)
-{
-    text_append(&pty->input, data, size);
-    pump(pty);
-    pace(pty);
-}
-
-/* ---- other frames ---- */
-
-static void resize(struct pty *pty, const json_t *frame)
-{
-    json_int_t columns = json_integer_value(json_object_get(frame, "cols"));
-    json_int_t rows = json_integer_value(json_object_get(frame, "rows"));
-    if (columns < 1 || rows < 1 || columns > FRONT_INIT_CELLS_MAX || rows > FRONT_INIT_CELLS_MAX || pty->pipes)
-        return;
-    pty->columns = (unsigned)columns;
-    pty->rows = (unsigned)rows;
-    struct process_call call = call_of(pty, on_done);
-    if (pty->is_started)
+    struct process_call call = pty_call_of(pty, on_done);
+    if (pty->is_started && pty->columns && !pty->over)
         process_resize(pty->plane->sandboxes, &call, pty->columns, pty->rows);
-}
-
-static int signal_number(const char *name)
-{
-    if (name && strncasecmp(name, "SIG", 3) == 0)
-        name += 3;
-    for (int i = 1; name && i <= SIGNAL_LAST; i++) {
-        const char *known = sigabbrev_np(i);
-        if (known && strcasecmp(known, name) == 0)
-            return i;
-    }
-    return 0;
-}
-
-static void signal_it(struct pty *pty, const json_t *frame)
-{
-    struct error err = {0};
-    int number = signal_number(json_string_value(json_object_get(frame, "signal")));
-    if (number == 0)
-        error_set(&err, ERROR_INVALID, "signal: a name like \"SIGINT\"");
-    else if (!pty->is_started)
-        error_set(&err, ERROR_STARTING, "it has not started yet");
-    else if (plane_audit(pty->request, &err, "signal", "id=%s signal=%d", pty->id, number)) {
-        struct process_call call = call_of(pty, on_done);
-        process_signal(pty->plane->sandboxes, &call, number);
-        return;
-    }
-    send_error(pty, "INVALID_FRAME", err.message);
-}
-
-static void take_text(struct pty *pty, const char *data, size_t size)
-{
-    json_t *frame = json_loadb(data, size, JSON_REJECT_DUPLICATES, NULL);
-    const char *type = json_string_value(json_object_get(frame, "type"));
-    const json_t *typed = json_object_get(frame, "data");
-    if (!type)
-        send_error(pty, "INVALID_FRAME", "a frame of text is an object with a type");
-    else if (strcmp(type, "stdin") == 0 && json_is_string(typed))
-        add_input(pty, json_string_value(typed), json_string_length(typed));
-    else if (strcmp(type, "resize") == 0)
-        resize(pty, frame);
-    else if (strcmp(type, "signal") == 0)
-        signal_it(pty, frame);
-    else if (strcmp(type, "ping") == 0)
-        send_json(pty, json_pack("{s:s}", "type", "pong"));
-    else
-        send_error(pty, "INVALID_FRAME", "type: stdin, resize, signal or ping");
-    json_decref(frame);
 }
 
 /* ---- output ---- */
@@ -277,11 +124,11 @@ static void connect_it(struct pty *pty)
     for (size_t i = OFFSET_BYTES; pty->replay.length > 1 + OFFSET_BYTES && i > 0; i--, offset >>= 8)
         pty->replay.data[i] = (char)(offset & 0xff);
     if (pty->replay.length > 1 + OFFSET_BYTES)
-        send_bytes(pty, FRAME_REPLAY, pty->replay.data, pty->replay.length - 1);
+        send_bytes(pty, PTY_FRAME_REPLAY, pty->replay.data, pty->replay.length - 1);
     text_done(&pty->replay);
     pty->replay = (struct text){0};
-    send_json(pty, json_pack("{s:s,s:s,s:s}", "type", "connected", "session_id", pty->id, "mode",
-                             pty->pipes ? "pipe" : "pty"));
+    pty_send_json(pty, json_pack("{s:s,s:s,s:s}", "type", "connected", "session_id", pty->id, "mode",
+                                 pty->pipes ? "pipe" : "pty"));
 }
 
 static void begin_replay(struct pty *pty, uint64_t from)
@@ -300,11 +147,8 @@ static void on_started(struct pty *pty, const struct process_view *view)
     pty->pipes = !view->terminal;
     pty->replayed_until = pty->is_known ? view->length[OUTPUT_STDOUT] : 0;
     begin_replay(pty, pty->replayed_from);
-    if (pty->columns && !pty->over) {
-        struct process_call call = call_of(pty, on_done);
-        process_resize(pty->plane->sandboxes, &call, pty->columns, pty->rows);
-    }
-    pump(pty);
+    pty_resize(pty);
+    pty_input_go_on(pty);
 }
 
 /* What was there before this socket goes into the replay, what is new behind it. */
@@ -320,13 +164,14 @@ static void on_data(struct pty *pty, const struct follower_item *item, char *buf
             connect_it(pty);
     }
     if (item->size > old)
-        send_bytes(pty, item->stream == OUTPUT_STDOUT ? FRAME_STDOUT : FRAME_STDERR, buffer + old, item->size - old);
+        send_bytes(pty, item->stream == OUTPUT_STDOUT ? PTY_FRAME_STDOUT : PTY_FRAME_STDERR, buffer + old,
+                   item->size - old);
 }
 
 static void on_ended(struct pty *pty, const struct process_view *view)
 {
     connect_it(pty);
-    send_json(pty, json_pack("{s:s,s:i}", "type", "exit", "exit_code", execd_end_code(&view->end)));
+    pty_send_json(pty, json_pack("{s:s,s:i}", "type", "exit", "exit_code", execd_end_code(&view->end)));
     close_socket(pty, CLOSE_NORMAL, "process exited");
 }
 
@@ -363,10 +208,10 @@ static void pull(void *cookie)
 {
     struct pty *pty = cookie;
     char buffer[1 + CHUNK_BYTES];
-    pty->inside++;
+    pty_enter(pty);
     while (!pty->over && !pty->full && pty->follower && step(pty, buffer)) {
     }
-    leave_call(pty);
+    pty_leave(pty);
 }
 
 /* ---- what the socket tells ---- */
@@ -374,12 +219,10 @@ static void pull(void *cookie)
 static void on_message(struct http_websocket *socket UNUSED, void *cookie, bool is_text, const char *data, size_t size)
 {
     struct pty *pty = cookie;
-    pty->inside++;
-    if (!pty->over && is_text)
-        take_text(pty, data, size);
-    else if (!pty->over && size > 0 && data[0] == FRAME_STDIN)
-        add_input(pty, data + 1, size - 1);
-    leave_call(pty);
+    pty_enter(pty);
+    if (!pty->over)
+        pty_take(pty, is_text, data, size);
+    pty_leave(pty);
 }
 
 static void on_drained(struct http_websocket *socket UNUSED, void *cookie)
@@ -396,20 +239,20 @@ static void on_drained(struct http_websocket *socket UNUSED, void *cookie)
 static void on_cut(struct http_websocket *socket UNUSED, void *cookie, const struct error *err)
 {
     struct pty *pty = cookie;
-    pty->inside++;
-    send_error(pty, error_code(err->kind), err->message);
+    pty_enter(pty);
+    pty_send_error(pty, error_code(err->kind), err->message);
     if (!pty->over)
         end(pty);
-    leave_call(pty);
+    pty_leave(pty);
 }
 
 static void on_closed(void *cookie)
 {
     struct pty *pty = cookie;
-    pty->inside++;
+    pty_enter(pty);
     if (!pty->over)
         end(pty);
-    leave_call(pty);
+    pty_leave(pty);
 }
 
 static const struct http_websocket_events EVENTS = {
@@ -417,12 +260,12 @@ static const struct http_websocket_events EVENTS = {
 
 static void on_taken_over(void *cookie)
 {
-    struct pty *pty = find(cookie);
+    struct pty *pty = pty_find(cookie);
     if (!pty)
         return;
-    pty->inside++;
+    pty_enter(pty);
     close_socket(pty, CLOSE_TAKEN_OVER, "TAKEN_OVER");
-    leave_call(pty);
+    pty_leave(pty);
 }
 
 /* ---- opening ---- */
@@ -430,8 +273,8 @@ static void on_taken_over(void *cookie)
 static struct command *make_command(const struct pty *pty, const struct execd_terminal_plan *plan, struct error *err)
 {
     AUTO(command) *command = command_new();
-    bool is_made = plan->line ? execd_request_set_line(command, plan->line, err)
-                              : command_set_login_shell(command, err);
+    bool is_made =
+        plan->line ? execd_request_set_line(command, plan->line, err) : command_set_login_shell(command, err);
     if (!is_made)
         return NULL;
     command->cwd = plan->cwd ? memory_string(plan->cwd) : NULL;
@@ -460,8 +303,8 @@ static void start(struct pty *pty, const struct execd_terminal_plan *plan)
 static void follow(struct pty *pty, const struct process_view *view, uint64_t since)
 {
     uint64_t length = view->length[OUTPUT_STDOUT];
-    const uint64_t offsets[OUTPUT_STREAMS] = {[OUTPUT_STDOUT] = since < length ? since : length,
-                                              [OUTPUT_STDERR] = view->length[OUTPUT_STDERR]};
+    const uint64_t offsets[OUTPUT_STREAMS] = {
+        [OUTPUT_STDOUT] = since < length ? since : length, [OUTPUT_STDERR] = view->length[OUTPUT_STDERR]};
     pty->is_known = true;
     pty->replayed_from = offsets[OUTPUT_STDOUT];
     pty->follower = follower_new(FOLLOWER_DRIVER, offsets, pull, pty);
@@ -493,7 +336,7 @@ static void accept_socket(struct pty *pty, const struct execd_pty_wish *wish, co
                           const struct execd_terminal_plan *plan)
 {
     uint64_t until = plane_deadline_ns(caller_of(pty->request)->claims.expires_at), since = wish->since;
-    pty->inside++;
+    pty_enter(pty);
     plane_stay(pty->request);
     pty->socket = http_websocket_accept(pty->request, "parley.v1", HTTP_WEBSOCKET_MESSAGE_MAX, &EVENTS, pty);
     if (!pty->socket) {
@@ -505,7 +348,7 @@ static void accept_socket(struct pty *pty, const struct execd_pty_wish *wish, co
         else
             start(pty, plan);
     }
-    leave_call(pty);
+    pty_leave(pty);
 }
 
 /* What is held is left again, and the request answered. */

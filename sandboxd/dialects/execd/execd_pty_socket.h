@@ -8,9 +8,9 @@
 /** What a client asks a terminal's socket for. */
 struct execd_pty_wish {
     const char *id;
-    bool pipes;         /* no terminal: stdout and stderr apart */
-    bool takes_over;    /* whoever holds it */
-    uint64_t since;     /* of its output: what lies behind comes again first */
+    bool pipes;      /* no terminal: stdout and stderr apart */
+    bool takes_over; /* whoever holds it */
+    uint64_t since;  /* of its output: what lies behind comes again first */
 };
 
 /** Answers an authorised request that was checked (http_websocket_check): with a socket, or a refusal. `view`: of the

@@ -116,8 +116,7 @@ bool execd_request_parse(struct execd_request *request, const json_t *body, uint
     AUTO(command) *command = command_new();
     struct execd_request read = {0};
     if (!read_line(body, command, err) || !read_cwd(body, command, err) || !read_variables(body, command, err) ||
-        !read_user(body, own_uid, command, err) ||
-        !execd_request_ms(body, "timeout", &command->timeout_ms, err) ||
+        !read_user(body, own_uid, command, err) || !execd_request_ms(body, "timeout", &command->timeout_ms, err) ||
         !read_flag(body, "background", &read.is_background, err))
         return false;
     command->merges = read.is_background; /* one log */

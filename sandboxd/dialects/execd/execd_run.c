@@ -171,8 +171,7 @@ struct execd_run *execd_run_new(struct http_request *request, const char *id, en
     run->kind = kind;
     (void)!text_copy(run->id, sizeof run->id, id);
     run->stream = execd_stream_new(request, expires_s, &OWNER, run);
-    run->follower =
-        follower_new(kind == EXECD_RUN_BACKGROUND ? FOLLOWER_AT_END : FOLLOWER_DRIVER, START, pull, run);
+    run->follower = follower_new(kind == EXECD_RUN_BACKGROUND ? FOLLOWER_AT_END : FOLLOWER_DRIVER, START, pull, run);
     return run;
 }
 

@@ -11,7 +11,7 @@ enum execd_run_kind {
 
 struct execd_run;
 
-/** Takes charge of the request's answer, of the command that will be known as `id` (copied). The follower in it is to be
- *  handed to process_exec at once. A client that leaves stops nothing. */
+/** Takes charge of the request's answer, of the command that will be known as `id` (copied). The follower in it is to
+ * be handed to process_exec at once. A client that leaves stops nothing. */
 struct execd_run *execd_run_new(struct http_request *request, const char *id, enum execd_run_kind kind) MUST_USE;
 struct follower *execd_run_follower(struct execd_run *run) MUST_USE;

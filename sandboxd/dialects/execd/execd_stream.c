@@ -75,9 +75,9 @@ static void on_cut(struct http_request *request, void *cookie, const struct erro
     on_gone(cookie);
 }
 
-static const struct http_stream_events
-    EVENTS = {.drained = on_drained, .gone = on_gone, .cut = on_cut},
-    CUT_EVENTS = {.drained = on_drained, .gone = on_gone, .cut = on_cut, .cut_stalled = true};
+static const struct http_stream_events EVENTS = {.drained = on_drained, .gone = on_gone, .cut = on_cut},
+                                       CUT_EVENTS = {
+                                           .drained = on_drained, .gone = on_gone, .cut = on_cut, .cut_stalled = true};
 
 struct execd_stream *execd_stream_new(struct http_request *request, int64_t expires_s,
                                       const struct execd_stream_owner *owner, void *cookie)

@@ -1,6 +1,6 @@
-/** execd_terminals.h - the terminals of this dialect's clients that no process knows of: those that wait for their first
- *  socket, which starts them, and which socket holds each. What runs is the sandbox's, and outlives this table. Locked:
- *  any thread. */
+/** execd_terminals.h - the terminals of this dialect's clients that no process knows of: those that wait for their
+ * first socket, which starts them, and which socket holds each. What runs is the sandbox's, and outlives this table.
+ * Locked: any thread. */
 #pragma once
 
 #include "shared/base/cleanup.h"
@@ -11,9 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define EXECD_TERMINALS_FRESH   16   /* of a sandbox, that wait */
+#define EXECD_TERMINALS_FRESH   16      /* of a sandbox, that wait */
 #define EXECD_TERMINALS_KEPT_MS 3600000 /* and for how long */
-#define EXECD_TERMINALS_LINE    8192 /* bytes of a command line at most */
+#define EXECD_TERMINALS_LINE    8192    /* bytes of a command line at most */
 
 struct execd_terminals;
 

@@ -7,6 +7,7 @@
 #include "sandboxd/dialects/plane.h"
 #include "sandboxd/dialects/port_relay.h"
 #include "shared/base/memory.h"
+#include "shared/base/text.h"
 
 #include <string.h>
 
@@ -114,6 +115,8 @@ static const char *action_of(const struct http_request *request)
 static void describe_named(const struct http_request *request, struct text *text)
 {
     const char *id = http_request_parameter(request, "id");
+    if (!id && text_starts_with(http_request_route(request)->path, EXECD_PREFIX "/"))
+        id = http_request_query(request, "id");
     if (id) {
         text_append_string(text, " id=");
         files_request_append_shown(text, id);
@@ -208,7 +211,8 @@ static bool record(struct http_request *request, struct error *err)
     text_append_format(&text, "guest=1 route=%s %s", http_request_method(request), http_request_route(request)->path);
     describe_named(request, &text);
     describe_several(request, &text);
-    if (strcmp(action, "exec") == 0 && !plane_of(request)->omit_argv)
+    bool has_line = strcmp(action, "exec") == 0 || strcmp(action, "terminal") == 0;
+    if (has_line && !plane_of(request)->omit_argv)
         describe_command(request, &text);
     return plane_audit(request, err, action, "%s", text.data);
 }

@@ -37,7 +37,13 @@ static void test_text(void)
     check_text("stdout", "a\"b\\c\t\x01\x7f", 8, "a\"b\\c\t\x01\x7f", 8);
     check_text("stderr", "a\0b", 3, "a\0b", 3);
     check_text("stdout", "gr\xc3\xbc\xc3\x9f", 6, "gr\xc3\xbc\xc3\x9f", 6);
-    check_text("stdout", "\xff" "a\xc3", 3, "\xef\xbf\xbd" "a\xef\xbf\xbd", 7);
+    check_text("stdout",
+               "\xff"
+               "a\xc3",
+               3,
+               "\xef\xbf\xbd"
+               "a\xef\xbf\xbd",
+               7);
     check_text("stdout", "\xed\xa0\x80", 3, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd", 9); /* a surrogate */
     execd_event_text(&text, "status", "", 0);
     json_t *event = parse(&text);

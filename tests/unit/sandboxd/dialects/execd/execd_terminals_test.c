@@ -51,7 +51,7 @@ static void test_bounds(void)
     for (int i = 1; i < EXECD_TERMINALS_FRESH; i++)
         CHECK(add(terminals, SANDBOX, 10, id));
     CHECK(!add(terminals, SANDBOX, 10, id));
-    CHECK(add(terminals, OTHER, 10, id)); /* another sandbox's are its own */
+    CHECK(add(terminals, OTHER, 10, id));                        /* another sandbox's are its own */
     CHECK(add(terminals, SANDBOX, EXECD_TERMINALS_KEPT_MS, id)); /* the first has waited long enough */
     CHECK(!execd_terminals_is_fresh(terminals, SANDBOX, first));
     CHECK(execd_terminals_is_fresh(terminals, SANDBOX, id) && !execd_terminals_is_fresh(terminals, OTHER, id));
