@@ -172,16 +172,19 @@ static void name_id(char id[static RANDOM_ID_BYTES], const char *prefix, unsigne
     snprintf(id, RANDOM_ID_BYTES, "%s_%020u", prefix, number);
 }
 
-/* The first ones are on n0, of which the tests tell; they end in an hour's idleness, the others later. */
+/* The first ones are on n0, of which the tests tell; they end in an hour's idleness, the others later. Every third one
+ * has no end besides: its node's is moved, but not within what is measured. */
 static void fill_one(struct work *work, unsigned number)
 {
     struct lease lease = {.created_at = work->now, .idle_timeout_s = 3600};
+    bool is_endless = number % 3 == 0;
     struct sandbox sandbox = {.state = SANDBOX_ACTIVE,
                               .epoch = 1,
                               .created_at = work->now,
                               .active_since = work->now,
                               .state_since = work->now,
-                              .deadline = work->now + 28800000};
+                              .deadline = is_endless ? LIFE_ENDLESS_MS : work->now + 28800000,
+                              .node_deadline = work->now + (is_endless ? 86400000 : 28800000)};
     name_id(sandbox.id, "sbx", number);
     name_id(lease.id, "lse", number);
     memcpy(lease.sandbox_id, sandbox.id, sizeof lease.sandbox_id);
