@@ -189,7 +189,7 @@ static void test_deadlines(void)
     CHECK(judged(&prepare, "passed") == ERROR_INVALID);
     prepare.deadline_wall_ms = NOW + 86400000;
     CHECK(judged(&prepare, "") == ERROR_NONE);
-    prepare.deadline_wall_ms = NOW + 86400000 + 11000;
+    prepare.deadline_wall_ms = NOW + 86400000 + 121000;
     CHECK(judged(&prepare, "86400 s") == ERROR_INVALID);
     prepare.deadline_wall_ms = INT64_MAX;
     CHECK(judged(&prepare, "max_lifetime") == ERROR_INVALID);
@@ -197,7 +197,8 @@ static void test_deadlines(void)
     CHECK(policy_judge_deadline(&SETTINGS, NOW, NOW + 1000, &err));
     CHECK(policy_judge_deadline(&SETTINGS, NOW, 1, &err)); /* an earlier one is always allowed */
     CHECK(!policy_judge_deadline(&SETTINGS, -5, INT64_MAX, &err));
-    CHECK(!policy_judge_deadline(&SETTINGS, NOW - 86400000, NOW + 60000, &err)); /* from creation on, not from now */
+    CHECK(policy_judge_deadline(&SETTINGS, NOW, NOW + 86400000, &err)); /* counted from when it is moved */
+    CHECK(!policy_judge_deadline(&SETTINGS, NOW, NOW + 86400000 + 121000, &err));
 }
 
 /* What nobody here may have cannot be given: neither by default, nor on demand, nor to one that was told so before. */
