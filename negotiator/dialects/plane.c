@@ -49,7 +49,8 @@ static const char *native_path(const struct http_request *request)
 static const char *action_of(const struct http_request *request)
 {
     const char *method = http_request_method(request), *path = native_path(request);
-    bool is_passed_on = http_request_parameter(request, "port") != NULL; /* a token is what is refused, whatever is asked */
+    bool is_passed_on =
+        http_request_parameter(request, "port") != NULL; /* a token is what is refused, whatever is asked */
     if (is_passed_on || (text_equal(path, "/sandboxes") && text_equal(method, "POST")))
         return "negotiate";
     if (text_equal(strrchr(path, '/'), "/renew") || text_equal(strrchr(path, '/'), "/renew-expiration"))

@@ -12,7 +12,7 @@
 
 #define PLANE_BODY_BYTES (1024 * 1024) /* of any request here: none is ever spooled to a file */
 
-#define PLANE_LOOPS_MAX 64 /* of a server */
+#define PLANE_LOOPS_MAX  64 /* of a server */
 
 /* How what was asked for was answered. */
 struct plane_outcomes {
@@ -40,7 +40,7 @@ struct plane {
     struct plane_counts counts;
     struct passing_room *passing_room;
     struct kept_grants *kept_grants[PLANE_LOOPS_MAX]; /* each belongs to its loop; NULL before and after */
-    struct housekeeping *housekeeping; /* of the first loop; NULL elsewhere and before */
+    struct housekeeping *housekeeping;                /* of the first loop; NULL elsewhere and before */
 };
 
 /** http_server_context of the request. */

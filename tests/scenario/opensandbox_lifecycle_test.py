@@ -319,6 +319,33 @@ class Lifecycle(unittest.TestCase):
         self.refuse(400, "VOLUME::HOST_PATH_NOT_ALLOWED",
                     volumes=[{"name": "h", "mountPath": "/h", "host": {"path": "/etc"}}])
 
+    # ---- what the native protocol has of it ----
+
+    def test_it_is_a_sandbox_as_any_other(self):
+        made = self.make(entrypoint=["sleep", "1000"])["id"]
+        native = self.deployment.request("GET", f"/sandboxes/{made}").json
+        self.assertEqual((native["template"], native["origin"], native["entrypoint"]),
+                         ("base", {"image": "python:3.11"}, ["sleep", "1000"]))
+        self.assertIsNone(native["max_expires_at"])
+        grant = self.deployment.negotiate("native", origin={"ticket": "7"}, volumes=[])
+        shown = self.ask("GET", f"/v1/sandboxes/{grant['sandbox']['id']}")
+        self.assertEqual((shown["image"], shown["entrypoint"]), ({"uri": "base"}, []))
+        self.assertEqual(self.deployment.request("GET", f"/sandboxes/{shown['id']}").json["origin"], {"ticket": "7"})
+        for names in ({"a": 1}, {"no blank": "x"}, {"a": "x" * 513}):
+            self.assertEqual(self.deployment.negotiate("other", expect=None, origin=names)["error"]["code"], "INVALID_REQUEST")
+        lacking = self.deployment.negotiate("other", expect=None, volumes=[{"name": "none", "path": "/n", "create": False}])
+        self.assertEqual(lacking["error"]["code"], "NOT_FOUND")
+
+    def test_snapshots_by_offset(self):
+        made = self.make()["id"]
+        taken = [self.ask("POST", f"/v1/sandboxes/{made}/snapshots", {}, 202)["id"] for _ in range(2)]
+        page = self.deployment.request("GET", f"/snapshots?sandbox={made}&offset=1&limit=1").json
+        self.assertEqual(([one["id"] for one in page["snapshots"]], page["offset"], page["total"], page["truncated"]),
+                         (taken[:1], 1, 2, False))
+        self.assertEqual(self.deployment.request("GET", f"/snapshots?offset=1&cursor={taken[0]}").status, 400)
+        for one in taken:
+            self.ask("DELETE", f"/v1/snapshots/{one}", status=204)
+
     # ---- diagnostics ----
 
     def test_diagnostics(self):

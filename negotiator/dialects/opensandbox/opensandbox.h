@@ -20,12 +20,12 @@ json_t *opensandbox_error(const struct http_request *request, const struct error
 bool opensandbox_check_images(const char *map, struct error *err) MUST_USE;
 
 /* ---- one file's rows each; private to this folder ---- */
-struct plane_rows osb_create_rows(void);    /* L1 */
-struct plane_rows osb_sandboxes_rows(void); /* L2, L3, L4 */
-struct plane_rows osb_changes_rows(void);   /* L5 to L8 */
-struct plane_rows osb_endpoints_rows(void); /* L9 */
-struct plane_rows osb_snapshots_rows(void); /* L10 to L13 */
+struct plane_rows osb_create_rows(void);      /* L1 */
+struct plane_rows osb_sandboxes_rows(void);   /* L2, L3, L4 */
+struct plane_rows osb_changes_rows(void);     /* L5 to L8 */
+struct plane_rows osb_endpoints_rows(void);   /* L9 */
+struct plane_rows osb_snapshots_rows(void);   /* L10 to L13 */
 struct plane_rows osb_diagnostics_rows(void); /* L14 */
-struct plane_rows osb_egress_rows(void);    /* port 18080 */
-struct plane_rows osb_other_rows(void);     /* health, and what is not served */
-struct plane_rows osb_proxy_rows(void);     /* L15 */
+struct plane_rows osb_egress_rows(void);      /* port 18080 */
+struct plane_rows osb_other_rows(void);       /* health, and what is not served */
+struct plane_rows osb_proxy_rows(void);       /* L15 */
