@@ -165,7 +165,7 @@ class Result(unittest.TestResult):
 TOGETHER = ["scenario", "faults", "hostile", "isolation", "compat"]
 REPEATED = ["scenario", "faults", "compat"]
 MODULES_AT_ONCE = 6
-LONGEST = {f"{name}_test.py" for name in ("cli_admin", "cli_terminal", "invariants", "run_stdin", "revocation_kills", "lives")}
+LONGEST = {f"{name}_test.py" for name in ("cli_admin", "cli_terminal", "invariants", "run_stdin", "revocation_kills", "lives", "sdk")}
 MODULE_TIMEOUT_S = 600
 
 

@@ -19,6 +19,19 @@ test("a sandbox is created running and is healthy", async (t) => {
   assert.ok(Math.abs(info.expiresAt - info.createdAt - 600_000) < 5000, `${info.expiresAt} ${info.createdAt}`);
 });
 
+test("domain and key of the environment are enough", async (t) => {
+  process.env.OPEN_SANDBOX_DOMAIN = t.domain;
+  process.env.OPEN_SANDBOX_API_KEY = t.key;
+  try {
+    const sandbox = await t.sdk.Sandbox.create({ image: IMAGE, connectionConfig: { protocol: t.protocol } });
+    t.later(() => sandbox.kill());
+    succeeded(await sandbox.commands.run("true"));
+  } finally {
+    delete process.env.OPEN_SANDBOX_DOMAIN;
+    delete process.env.OPEN_SANDBOX_API_KEY;
+  }
+});
+
 test("the reply to create says running and names no image", async (t) => {
   const reply = await t.ask("POST", "/sandboxes", {
     image: { uri: IMAGE }, entrypoint: ["tail", "-f", "/dev/null"], timeout: 120, resourceLimits: { cpu: "500m", memory: "256Mi" },
@@ -29,6 +42,7 @@ test("the reply to create says running and names no image", async (t) => {
   assert.equal(made.status.state, "Running");
   assert.deepEqual(made.entrypoint, ["tail", "-f", "/dev/null"]);
   assert.ok(!("image" in made));
+  assert.equal(reply.headers.get("location"), `/v1/sandboxes/${made.id}`);
   assert.ok(reply.headers.get("x-request-id"));
   for (const [key, value] of Object.entries(made)) assert.notEqual(value, null, `${key} is null, which is left out`);
 });
