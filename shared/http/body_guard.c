@@ -16,14 +16,13 @@ static void emit_text(void *to, const char *name, const char *value)
 
 static void send_refusal(struct http_request *request, const struct error *err)
 {
-    json_t *object = http_reply_error_json(request, err);
-    AUTO_FREE char *body = json_dumps(object, JSON_COMPACT);
-    json_decref(object);
-    size_t size = body != NULL ? strlen(body) : 0;
+    const char *type;
+    AUTO_FREE char *body = http_reply_error_body(request, err, &type);
+    size_t size = strlen(body);
     AUTO_TEXT reply = {0};
     text_append_format(&reply, "HTTP/1.1 %d %s\r\nConnection: close\r\n", request->status,
                        http_reply_reason(request->status));
-    text_append_format(&reply, "Content-Type: application/json\r\nContent-Length: %zu\r\n", size);
+    text_append_format(&reply, "Content-Type: %s\r\nContent-Length: %zu\r\n", type, size);
     http_reply_each_header(request, emit_text, &reply);
     http_reply_each_error_header(request, request->status, emit_text, &reply);
     text_append_string(&reply, "\r\n");

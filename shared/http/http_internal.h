@@ -357,8 +357,8 @@ void http_reply_each_header(const struct http_request *request,
 /** Calls emit for each header that an error adds. */
 void http_reply_each_error_header(const struct http_request *request, int status,
                                   void (*emit)(void *to, const char *name, const char *value), void *to);
-/** An error's body: its dialect's, where that has one. The caller owns it. */
-json_t *http_reply_error_json(const struct http_request *request, const struct error *err) MUST_USE;
+/** An error's body, its dialect's where that has one, as it goes out; the caller frees. *type is its media type. */
+char *http_reply_error_body(const struct http_request *request, const struct error *err, const char **type) MUST_USE;
 const char *http_reply_reason(int status) MUST_USE;
 /** Ends the request with bytes that stay until then; NULL when it has none to send. */
 void http_reply_finish(struct http_request *request, char *data, size_t size);

@@ -1,4 +1,5 @@
 /* reply.c - replies of known length, and the headers that every reply has. */
+#include "shared/base/memory.h"
 #include "shared/http/http_internal.h"
 #include "shared/http/proxy_answer.h"
 
@@ -195,11 +196,16 @@ json_t *http_error_json(const struct http_request *request, const struct error *
                      "retryable", error_retryable(err->kind), "request_id", request->id);
 }
 
-json_t *http_reply_error_json(const struct http_request *request, const struct error *err)
+char *http_reply_error_body(const struct http_request *request, const struct error *err, const char **type)
 {
     const struct http_server_options *options = &request->worker->server->options;
     json_t *own = options->error_body ? options->error_body(request, err) : NULL;
-    return own ? own : http_error_json(request, err);
+    json_t *body = own ? own : http_error_json(request, err);
+    bool is_text = json_is_string(body);
+    *type = is_text ? "text/plain; charset=utf-8" : "application/json";
+    char *text = is_text ? memory_string(json_string_value(body)) : json_dumps(body, JSON_COMPACT | HTTP_JSON_REALS);
+    json_decref(body);
+    return text ? text : memory_string("");
 }
 
 void http_reply_error(struct http_request *request, const struct error *err)
@@ -212,13 +218,9 @@ void http_reply_error(struct http_request *request, const struct error *err)
         status = 408;             /* it was the client, and not somebody behind us */
     if (err->kind != ERROR_QUOTA) /* nobody knows when there is room again, but who says so himself */
         http_reply_each_error_header(request, status, emit_h2o, request->h2o);
-    json_t *body = http_reply_error_json(request, err);
-    if (json_is_string(body))
-        http_reply_bytes(request, status, "text/plain; charset=utf-8", json_string_value(body),
-                         json_string_length(body));
-    else
-        http_reply_json(request, status, json_incref(body));
-    json_decref(body);
+    const char *type;
+    AUTO_FREE char *body = http_reply_error_body(request, err, &type);
+    http_reply_bytes(request, status, type, body, strlen(body));
 }
 
 /* ---- what libh2o refuses by itself ---- */

@@ -131,7 +131,7 @@ struct http_server_options {
     unsigned
         descriptors_apart; /* of the process's limit, what it opens whoever comes: connections get 3/4 of the rest */
     /** An error's body for a request whose route found it, where its dialect has one of its own (the caller's); NULL of
-     *  the result, or of this: http_error_json. */
+     *  the result, or of this: http_error_json. A JSON text goes out as plain text, without its quotes. */
     json_t *(*error_body)(const struct http_request *request, const struct error *err);
     struct http_limits limits;
     unsigned ping_ms, pong_ms; /* of WebSockets: HTTP_WEBSOCKET_PING_MS, HTTP_WEBSOCKET_PONG_MS; 0: those */

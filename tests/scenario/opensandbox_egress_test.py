@@ -174,8 +174,47 @@ class Policy(Case):
         self.check_policy(self.ask(), "enforcing", "deny", rule("allow", "allowed.example"))
         self.check_refused(self.ask("PATCH", body={}, node=True), 400)
         self.check_refused(self.ask(token="wrong", node=True), 401)
+        self.check_refused(self.ask("PATCH", body=[rule("allow", "a.example")], token="wrong", node=True), 401)
+        self.check_refused(self.ask("PATCH", body=b"x" * 300000), 413)
         self.check_refused(self.ask(path="/credential-vault", node=True), 501)
         self.assertEqual(self.ask(path="/healthz", node=True).status, 200)
+
+    def test_every_way_there(self):
+        """By the alias, with the token in the path, and through the server's proxy."""
+        self.of({"egress": "none"})
+        node, here = self.deployment.node_url, self.deployment.url
+        shown = {"OPENSANDBOX-EGRESS-AUTH": self.token}
+        for url, headers in ((f"{node}/s/{self.sandbox}/port/18080/policy", shown),
+                             (f"{node}/sandboxes/{self.sandbox}/port/18080/policy", {"X-EXECD-ACCESS-TOKEN": self.token}),
+                             (f"{node}/c/{self.token}/port/18080/policy", {}),
+                             (f"{here}/sandboxes/{self.sandbox}/proxy/18080/policy", {"X-EXECD-ACCESS-TOKEN": self.token}),
+                             (f"{here}/v1/sandboxes/{self.sandbox}/proxy/18080/policy", {"OPEN-SANDBOX-API-KEY": self.deployment.key})):
+            reply = self.deployment.request("GET", url, token=None, headers=headers)
+            self.check_policy(reply, "deny_all", "deny")
+            self.assertNotIn(self.token, reply.body.decode())
+        self.assertNotIn(self.token, self.deployment.logs())
+
+    def test_nothing_else_of_the_negotiator_is_reached_by_the_node(self):
+        self.of({"egress": "none"})
+        other, mine = self.sandbox, self.token
+        self.of({"egress": "none"})
+        for rest in (f"../../../{other}/port/18080/policy", f"..%2f..%2f..%2f{other}%2fport%2f18080%2fpolicy", "policy%00", "policy%0d%0aX:%20y",
+                     "%2e%2e/%2e%2e", "/policy", "policy%3fprincipal=x", "policy%23", ".", "", "nothing", "proxy/80/"):
+            self.assertIn(self.ask(path="/" + rest, node=True).status, (400, 401, 404), rest)
+        self.check_policy(self.ask(path="/policy?principal=nobody&x=1", node=True), "deny_all", "deny")
+        self.check_refused(self.ask(node=True, token=mine), 401)
+        self.check_refused(self.ask(node=True, token=self.deployment.key), 401)  # an API key is nothing on a node
+        self.check_refused(self.ask("PATCH", body=b"x" * 300000, node=True), 413)
+
+    def test_the_longest_policy(self):
+        grant = self.of({"egress": "none"})
+        rules = [rule(action, f"{action[0]}{i}." + "x" * 60 + "." + "y" * 40 + ".example") for action in ("allow", "deny") for i in range(64)]
+        reply = self.ask("PUT", body={"egress": rules})
+        self.assertEqual(reply.status, 200, reply)
+        self.assertEqual(len(self.ask().json["policy"]["egress"]), 128)
+        self.assertEqual(self.ask("PATCH", body=[rule("deny", "one.more.example")]).status, 400)
+        self.check_policy(self.ask("POST"), "deny_all", "deny")
+        self.assertEqual(self.get(grant, "http://allowed.example/"), "refused")
 
     def test_who_may(self):
         self.of({"egress": "none"})
