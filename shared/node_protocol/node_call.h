@@ -42,7 +42,6 @@ struct node_answer {
     size_t body_size;
 };
 
-/** Any request, and its answer whatever its status; else as node_call. Sent once: a kept-alive connection that broke is
- *  NODE_UNREACHABLE. */
+/** Any request, and its answer whatever its status; else as node_call. */
 bool node_ask(struct node_caller *caller, const struct node_request *request, struct node_answer *answer,
               struct error *err) MUST_USE;

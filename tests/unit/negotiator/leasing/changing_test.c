@@ -514,8 +514,76 @@ static void networks_of_roles(struct world *world)
     CHECK_KIND(ask_kind(world, admin), ERROR_NONE);
 }
 
+/* ---- by a capability ---- */
+
+/* What it is, with one more name; "wrong" cannot be. */
+static json_t *add_name(void *cookie, const json_t *network, struct error *err)
+{
+    const char *name = cookie;
+    if (strcmp(name, "wrong") == 0) {
+        (void)error_set(err, ERROR_INVALID, "as told");
+        return NULL;
+    }
+    json_t *edited = network ? json_deep_copy(network) : json_pack("{s:s, s:[]}", "egress", "allow", "allow");
+    json_array_append_new(json_object_get(edited, "allow"), json_string(name));
+    return edited;
+}
+
+static enum error_kind edit_kind(struct world *world, const char *id, const char *token, char *name)
+{
+    struct change it = {.world = world};
+    struct error err = {0};
+    struct changing *changing = changing_new();
+    changing->verb = CHANGING_UPDATE;
+    changing->token = token ? memory_string(token) : NULL;
+    changing->edit_network = add_name;
+    changing->edit_cookie = name;
+    changing->answered = change_answered;
+    changing->cookie = &it;
+    CHECK(text_copy(changing->sandbox_id, sizeof changing->sandbox_id, id));
+    CHECK(leasing_change(world->leasing, changing, &err));
+    AUTO(changing) *answered = change_wait(&it);
+    return answered->refusal.kind;
+}
+
+static struct asked with_scopes(const char *thread, const char *scopes, struct wanted wanted)
+{
+    struct error err;
+    wanted.scopes_given = true;
+    CHECK(scope_parse(&wanted.scopes, scopes, strlen(scopes), SCOPE_UNKNOWN_REFUSED, &err));
+    return (struct asked){.thread = thread, .wanted = wanted};
+}
+
+static void by_a_capability(struct world *world)
+{
+    struct token token, narrow, foreign;
+    get_token(world, with_scopes("t", "network", to_network("allow", "a.org")), &token);
+    get_token(world, with_scopes("t", "fs:rw process shell code port", (struct wanted){.ttl_s = 0}), &narrow);
+    get_token(world, with_scopes("u", "network", (struct wanted){.ttl_s = 0}), &foreign);
+    const char *id = token.claims.sandbox_id;
+    char one[] = "b.org", two[] = "c.org", wrong[] = "wrong", broken[CAPABILITY_TEXT_BYTES];
+    CHECK_KIND(edit_kind(world, id, token.text, one), ERROR_NONE);
+    CHECK_KIND(edit_kind(world, id, token.text, two), ERROR_NONE);
+    json_t *sent = world_last_call(world, "network");
+    CHECK(json_array_size(json_object_get(json_object_get(sent, "network"), "allow")) == 3); /* of what it was then */
+    json_decref(sent);
+    CHECK_KIND(edit_kind(world, id, token.text, wrong), ERROR_INVALID);
+    CHECK_KIND(edit_kind(world, id, narrow.text, one), ERROR_CAPABILITY_DENIED);
+    CHECK_KIND(edit_kind(world, id, foreign.text, one), ERROR_UNAUTHENTICATED); /* of another sandbox */
+    memcpy(broken, token.text, sizeof broken);
+    broken[strlen(broken) - 2] ^= 1;
+    CHECK_KIND(edit_kind(world, id, broken, one), ERROR_UNAUTHENTICATED);
+    CHECK_KIND(edit_kind(world, id, "", one), ERROR_UNAUTHENTICATED);
+    CHECK_KIND(edit_kind(world, id, NULL, one), ERROR_FORBIDDEN); /* nobody has no role */
+    CHECK(world_calls(world, "network", id) == 2);
+    world->leasing->options.policy.egress_user = "none"; /* the owner's policy, whoever asks */
+    policies_take_settings(world->leasing->policies, &world->leasing->options);
+    CHECK_KIND(edit_kind(world, id, token.text, one), ERROR_FORBIDDEN);
+}
+
 int main(void)
 {
+    in_both_worlds(by_a_capability);
     in_both_worlds(pause_and_resume);
     in_both_worlds(who_may);
     in_both_worlds(one_that_is_being_made);

@@ -235,6 +235,35 @@ static void test_replies(struct node_caller *caller)
     free(outcome.reply);
 }
 
+/* Any answer is one, with its type; headers go as they are. */
+static void test_any_answer(struct node_caller *caller)
+{
+    static const char *const HEADERS[] = {"X-One: 1", "Content-Type: application/json", NULL};
+    char url[64];
+    struct node_answer answer = {0};
+    struct error err = {0};
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/403", server.port);
+    struct node_request request = {
+        .method = "POST", .url = url, .headers = HEADERS, .body = "[1]", .body_size = 3, .timeout_ms = 3000};
+    CHECK(node_ask(caller, &request, &answer, &err) && answer.status == 403 && answer.body_size == 41);
+    CHECK(answer.type[0] == '\0' && memcmp(answer.body, "{\"error\"", 8) == 0);
+    free(answer.body);
+    pthread_mutex_lock(&server.lock);
+    CHECK(strstr(server.last.data, "X-One: 1\r\n") && strstr(server.last.data, "Content-Type: application/json\r\n"));
+    CHECK(memcmp(server.last.data + server.last.length - 3, "[1]", 3) == 0);
+    pthread_mutex_unlock(&server.lock);
+    request.method = "PATCH";
+    (void)!node_ask(caller, &request, &answer, &err); /* that server answers POSTs alone */
+    pthread_mutex_lock(&server.lock);
+    CHECK(strncmp(server.last.data, "PATCH /403 HTTP/1.1\r\n", 21) == 0);
+    pthread_mutex_unlock(&server.lock);
+    request.url = "file:///etc/passwd";
+    CHECK(!node_ask(caller, &request, &answer, &err) && err.kind == ERROR_INVALID);
+    request.url = url;
+    request.body_size = LINK_MESSAGE_MAX_BYTES + 1;
+    CHECK(!node_ask(caller, &request, &answer, &err) && err.kind == ERROR_TOO_LARGE);
+}
+
 static void test_large_request(struct node_caller *caller)
 {
     AUTO_FREE char *body = memory_new(LINK_MESSAGE_MAX_BYTES + 1);
@@ -292,6 +321,7 @@ int main(void)
         return 1;
     AUTO(node_caller) *caller = node_caller_new();
     test_replies(caller);
+    test_any_answer(caller);
     test_large_request(caller);
     test_time(caller);
     test_unreachable(caller);
