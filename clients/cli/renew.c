@@ -10,7 +10,8 @@
 
 static const char HELP[] =
     "usage: parley renew [SANDBOX]... [--thread T] --for TIME | --until WHEN\n\n"
-    "Sandboxes (names or ids; default: the thread's) end then at the latest, sooner or later than before. One without an "
+    "Sandboxes (names or ids; default: the thread's) end then at the latest, sooner or later than before. One without "
+    "an "
     "end\n"
     "(`--lifetime never`) has none that could be moved.\n\n"
     "  --for TIME         from now: seconds, or a number with s, m, h or d: 2h\n"

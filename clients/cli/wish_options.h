@@ -53,9 +53,8 @@ enum {
     WISH_LIMIT_OPTIONS, {"volume", required_argument, NULL, WISH_VOLUME},                                              \
         {"on-idle", required_argument, NULL, WISH_ON_IDLE},                                                            \
         {"idle-timeout", required_argument, NULL, WISH_IDLE_TIMEOUT},                                                  \
-        {"lifetime", required_argument, NULL, WISH_LIFETIME},                                                          \
-        {"isolation", required_argument, NULL, WISH_ISOLATION}, {"egress", required_argument, NULL, WISH_EGRESS},      \
-        {"allow", required_argument, NULL, WISH_ALLOW},                                                                \
+        {"lifetime", required_argument, NULL, WISH_LIFETIME}, {"isolation", required_argument, NULL, WISH_ISOLATION},  \
+        {"egress", required_argument, NULL, WISH_EGRESS}, {"allow", required_argument, NULL, WISH_ALLOW},              \
     {                                                                                                                  \
         "entrypoint", required_argument, NULL, WISH_ENTRYPOINT                                                         \
     }

@@ -28,7 +28,8 @@ void sandbox_done(struct sandbox *sandbox)
 struct sandbox sandbox_brief(const struct sandbox *from)
 {
     struct sandbox brief = *from;
-    brief.threads = brief.env = brief.metadata = brief.volumes = brief.network = brief.ports = brief.entrypoint = brief.origin = NULL;
+    brief.threads = brief.env = brief.metadata = brief.volumes = brief.network = brief.ports = brief.entrypoint =
+        brief.origin = NULL;
     return brief;
 }
 

@@ -12,7 +12,7 @@ enum wanted_mode { WANTED_ENSURE, WANTED_ATTACH_ONLY, WANTED_CREATE_ONLY };
 #define WANTED_WAIT_MAX_S        300
 #define WANTED_LONG_MAX_S        (30 * WANTED_DAY_S) /* no long token is valid for longer, whatever is set */
 #define WANTED_TTL_MAX_S         3600                /* nor any other one */
-#define WANTED_ENV_MAX           64   /* variables */
+#define WANTED_ENV_MAX           64                  /* variables */
 #define WANTED_ENV_BYTES         4095 /* of all "NAME=value", each with an end: what a node keeps (sandboxd ENV_BYTES) */
 #define WANTED_METADATA_MAX      32   /* pairs */
 #define WANTED_ENTRYPOINT_MAX    64   /* texts */

@@ -42,26 +42,26 @@ struct settings {
     char *volume_hosts;    /* "FOLDER[:ro],...": host folders that may be mounted, they or what lies below; NULL none */
     int64_t volume_mb;     /* MiB; the quota of a named volume that asks for none */
     int64_t snapshots_max; /* snapshots of this node at once */
-    int64_t open_files_max; /* of one command; the default too */
-    int64_t commands_max;   /* of one sandbox at once; the default too */
-    int64_t output_mb;      /* MiB of output kept for one sandbox that asks for nothing else */
-    char *cgroup;           /* NULL: the own one */
-    char *missing_limits;   /* "allow": an ordinary user's node goes without limits not delegated to it; "refuse" */
-    char *egress_max;       /* the most a sandbox may be given: none, allow or public */
-    char *egress_net;       /* "100.126.0.0/20": where sandboxes that may go out have their addresses */
-    int64_t egress_uid;     /* host uid and gid of parley-egress */
-    char *dns_servers;      /* "IP[:PORT],...": whom names are asked at; NULL: those of /etc/resolv.conf */
-    char *front_user;       /* host user the front becomes */
-    int64_t front_uid;      /* its uid and gid when no such user exists */
-    char *init;             /* path of parley-init; NULL: beside this program */
-    char *jupyter;          /* path of parley-jupyter; NULL: beside this program */
-    char *audit_sync;       /* "batch": audit records are synced within 100 ms; "always": each before its deed */
-    int64_t audit_spool_mb; /* MiB of records that the negotiator does not have yet; beyond, deeds are refused */
-    bool audit_argv;        /* records of commands hold the command line */
+    int64_t open_files_max;   /* of one command; the default too */
+    int64_t commands_max;     /* of one sandbox at once; the default too */
+    int64_t output_mb;        /* MiB of output kept for one sandbox that asks for nothing else */
+    char *cgroup;             /* NULL: the own one */
+    char *missing_limits;     /* "allow": an ordinary user's node goes without limits not delegated to it; "refuse" */
+    char *egress_max;         /* the most a sandbox may be given: none, allow or public */
+    char *egress_net;         /* "100.126.0.0/20": where sandboxes that may go out have their addresses */
+    int64_t egress_uid;       /* host uid and gid of parley-egress */
+    char *dns_servers;        /* "IP[:PORT],...": whom names are asked at; NULL: those of /etc/resolv.conf */
+    char *front_user;         /* host user the front becomes */
+    int64_t front_uid;        /* its uid and gid when no such user exists */
+    char *init;               /* path of parley-init; NULL: beside this program */
+    char *jupyter;            /* path of parley-jupyter; NULL: beside this program */
+    char *audit_sync;         /* "batch": audit records are synced within 100 ms; "always": each before its deed */
+    int64_t audit_spool_mb;   /* MiB of records that the negotiator does not have yet; beyond, deeds are refused */
+    bool audit_argv;          /* records of commands hold the command line */
     int64_t long_contact_max; /* s that long tokens hold without a word of the negotiator */
-    char *log_level;        /* debug, info, warn, error */
-    char *log_format;       /* text, json */
-    bool metrics_open;      /* the node's /metrics is for everybody, not for this machine alone */
+    char *log_level;          /* debug, info, warn, error */
+    char *log_format;         /* text, json */
+    bool metrics_open;        /* the node's /metrics is for everybody, not for this machine alone */
 };
 
 /** Reads all sources; `argv` is without the program's name. ERROR_INVALID names the key and what is allowed. */

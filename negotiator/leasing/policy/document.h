@@ -6,8 +6,8 @@
  *    "deployment": {"quota": {...}}}
  *
  *  RULES: scopes, ttl_max, templates, isolation, egress, egress_hosts, volumes {host, named, max_mb}, root,
- * lifetime_max, idle_max, long, quota {sandboxes, cpu_milli, memory_mb, disk_mb, creates_per_minute}; each may be missing. An
- * amount that is null is not limited. */
+ * lifetime_max, idle_max, long, quota {sandboxes, cpu_milli, memory_mb, disk_mb, creates_per_minute}; each may be
+ * missing. An amount that is null is not limited. */
 #pragma once
 
 #include "negotiator/leasing/leasing.h"

@@ -88,8 +88,8 @@ static void push_call(void *context, const char *node, json_t *message,
     pthread_mutex_unlock(&nodes.mutex);
 }
 
-static bool choose_place(void *context UNUSED, const struct placement *placement UNUSED, char node[static SANDBOX_NODE_BYTES],
-                         uint32_t *epoch, struct error *err UNUSED)
+static bool choose_place(void *context UNUSED, const struct placement *placement UNUSED,
+                         char node[static SANDBOX_NODE_BYTES], uint32_t *epoch, struct error *err UNUSED)
 {
     *epoch = 1;
     return text_copy(node, SANDBOX_NODE_BYTES, nodes.place);
