@@ -26,10 +26,13 @@ static void check_sandbox(const struct eg_sandbox *sandbox, size_t fds)
 {
     require(sandbox->number != 0 && (fds == 0 || fds == EG_FDS));
     require(strnlen(sandbox->id, sizeof sandbox->id) < sizeof sandbox->id && sandbox->id[0] != '\0');
-    size_t length = strnlen(sandbox->names, sizeof sandbox->names);
-    require(length < sizeof sandbox->names);
-    for (size_t i = 0; i < length; i++)
-        require(sandbox->names[i] >= ' ' && sandbox->names[i] < 0x7f);
+    const char *const lists[] = {sandbox->allow, sandbox->deny};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        size_t length = strnlen(lists[i], sizeof sandbox->allow);
+        require(length < sizeof sandbox->allow);
+        for (size_t j = 0; j < length; j++)
+            require(lists[i][j] >= ' ' && lists[i][j] < 0x7f);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
