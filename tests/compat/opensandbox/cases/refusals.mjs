@@ -77,6 +77,23 @@ test("what the body lacks is named", async (t) => {
   }
 });
 
+test("once: what is not served is refused, not passed over", async (t) => {
+  const whole = { image: { uri: IMAGE }, entrypoint: ["tail", "-f", "/dev/null"], resourceLimits: { cpu: "1", memory: "256Mi" } };
+  for (const [more, status] of [[{ credentialProxy: { enabled: true }, networkPolicy: { defaultAction: "deny" } }, 400],
+    [{ extensions: { poolRef: "warm" } }, 501], [{ extensions: { "access.renew.extend.seconds": "600" } }, 400]]) {
+    const reply = await t.ask("POST", "/sandboxes", { ...whole, ...more });
+    const told = await reply.json();
+    assert.equal(reply.status, status, JSON.stringify([more, told]));
+    assert.ok(told.code && told.message.length > 10, JSON.stringify(told));
+  }
+  const sandbox = await t.shared();
+  for (const path of ["/v1/isolated/capabilities", "/v1/isolated/sessions"]) {
+    const reply = await t.execd(sandbox, "GET", path);
+    assert.equal(reply.status, 404);
+    assert.ok((await reply.json()).message);
+  }
+});
+
 test("once: pools are not there", async (t) => {
   for (const [method, path] of [["GET", "/pools"], ["POST", "/pools"], ["GET", "/pools/x"], ["PUT", "/pools/x"], ["DELETE", "/pools/x"]]) {
     const reply = await t.ask(method, path, method === "POST" || method === "PUT" ? {} : undefined);
