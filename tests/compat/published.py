@@ -21,7 +21,7 @@ UNPUBLISHED = {
     ("execd", 404),  # of /files/replace, /files/download
     ("execd", 416),
     ("execd", 410), ("execd", 503),  # of a sandbox that has ended, or is paused
-    ("egress", 501),  # there is no vault
+    ("egress", 501), ("lifecycle", 501),  # there is no vault, and there are no pools
 }
 
 
