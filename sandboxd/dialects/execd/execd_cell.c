@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum {
+    BATCH_BYTES = 64 * 1024,  /* of events formed before the client takes them */
     PIECE_BYTES = 128 * 1024, /* of an event's text */
     VALUE_BYTES = 64 * 1024,  /* of an error's */
     LINES_MAX = 200,          /* of its traceback */
@@ -28,7 +29,10 @@ struct execd_cell {
     struct execd_stream *stream;
     struct kernel_run *run;
     struct execd_lines lines[OUTPUT_STREAMS]; /* of a shell's output; a session has the first alone */
-    json_t *error;                            /* of the code; told at its end */
+    json_t *telling;                          /* a text of such output, told up to `told`; NULL: none */
+    size_t told;
+    enum output_stream telling_stream;
+    json_t *error; /* of the code; told at its end */
     uint64_t began_ns;
     bool pulling, over; /* over inside pull: freed at its end */
 };
@@ -45,6 +49,7 @@ static void cell_free(struct execd_cell *cell)
 {
     for (int i = 0; i < OUTPUT_STREAMS; i++)
         execd_lines_done(&cell->lines[i]);
+    json_decref(cell->telling);
     json_decref(cell->error);
     free(cell);
 }
@@ -81,13 +86,30 @@ static void tell_line(struct execd_cell *cell, enum output_stream stream, const 
         execd_event_line(text_of(cell), stream, line->data, line->length);
 }
 
-static void tell_lines(struct execd_cell *cell, enum output_stream stream, const char *data, size_t size)
+/* As many lines as there is room for: a frame of blank ones, which a hostile driver writes, is thirty times as much in
+ * events. */
+static void go_on_telling(struct execd_cell *cell)
 {
-    size_t used;
+    const char *data = json_string_value(cell->telling);
+    size_t size = json_string_length(cell->telling), used;
     const struct text *line;
-    for (; size > 0; data += used, size -= used)
-        if (execd_lines_take(&cell->lines[stream], data, size, &used, &line))
-            tell_line(cell, stream, line);
+    while (cell->told < size && text_of(cell)->length < BATCH_BYTES) {
+        bool is_line =
+            execd_lines_take(&cell->lines[cell->telling_stream], data + cell->told, size - cell->told, &used, &line);
+        cell->told += used;
+        if (is_line)
+            tell_line(cell, cell->telling_stream, line);
+    }
+    if (cell->told == size)
+        json_decref(TAKE(cell->telling));
+    execd_stream_flush(cell->stream);
+}
+
+static void begin_telling(struct execd_cell *cell, enum output_stream stream, json_t *text)
+{
+    cell->telling = json_incref(text);
+    cell->telling_stream = stream;
+    cell->told = 0;
 }
 
 static void tell_rest(struct execd_cell *cell)
@@ -111,11 +133,11 @@ static void tell_pieces(struct execd_cell *cell, const char *type, const char *d
 
 static void tell_output(struct execd_cell *cell, const struct kernel_event *event)
 {
-    const json_t *text = json_object_get(event->body, "text");
+    json_t *text = json_object_get(event->body, "text");
     const char *data = json_string_value(text);
     bool is_error = strcmp(event->type, "stderr") == 0 && cell->kind == EXECD_CELL_SHELL;
     if (data && cell->kind != EXECD_CELL_CODE)
-        tell_lines(cell, is_error ? OUTPUT_STDERR : OUTPUT_STDOUT, data, json_string_length(text));
+        begin_telling(cell, is_error ? OUTPUT_STDERR : OUTPUT_STDOUT, text);
     else if (data)
         tell_pieces(cell, event->type, data, json_string_length(text));
 }
@@ -259,13 +281,28 @@ static void take_event(struct execd_cell *cell, struct kernel_event *event)
     }
 }
 
+/* False: there is nothing more to do now. */
+static bool step(struct execd_cell *cell)
+{
+    struct kernel_event event;
+    if (cell->over || !execd_stream_has_room(cell->stream))
+        return false;
+    if (cell->telling) {
+        go_on_telling(cell);
+        return true;
+    }
+    if (!kernel_run_next(cell->run, &event))
+        return false;
+    take_event(cell, &event);
+    return true;
+}
+
 static void pull(void *cookie)
 {
     struct execd_cell *cell = cookie;
-    struct kernel_event event;
     cell->pulling = true; /* the request may end inside any of these */
-    while (!cell->over && execd_stream_has_room(cell->stream) && kernel_run_next(cell->run, &event))
-        take_event(cell, &event);
+    while (step(cell)) {
+    }
     cell->pulling = false;
     if (cell->over)
         cell_free(cell);

@@ -1,0 +1,121 @@
+"""Attacks on what OpenSandbox clients are served, from the client and from inside the sandbox: the front keeps its size and
+its pid, and serves the next."""
+import http.client
+import json
+import os
+import socket
+import sys
+import time
+import unittest
+import urllib.parse
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+from parley_testing import Deployment, needs_root  # noqa: E402
+
+PORT = "/port/44772"
+PATIENCE_S = 60
+GROWTH_KB = 200 << 10  # the sanitizer's own share is large
+
+class Stream:
+    """A POST, read as it comes."""
+
+    def __init__(self, test, path, body):
+        parts = urllib.parse.urlsplit(test.base)
+        self.connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=PATIENCE_S)
+        self.connection.request("POST", parts.path + path, json.dumps(body),
+                                {"X-EXECD-ACCESS-TOKEN": test.grant["token"], "Content-Type": "application/json"})
+        self.reply = self.connection.getresponse()
+
+    def next(self):
+        line = self.reply.readline()
+        self.reply.readline()
+        return json.loads(line) if line else None
+
+    def close(self):
+        self.connection.close()
+        self.reply.close()
+
+
+# A program that finds the pipe from the driver above it to the front.
+FORGE = r"""
+import json, os, stat, sys
+driver = sys.argv[1]
+def is_channel(fd):
+    with open(f'/proc/{driver}/fdinfo/{fd}') as info:
+        flags = int(info.read().split('flags:')[1].split()[0], 8)
+    return fd > 2 and flags & 3 == os.O_WRONLY and stat.S_ISFIFO(os.stat(f'/proc/{driver}/fd/{fd}').st_mode)
+def forge(frame):
+    channel = max(fd for fd in map(int, os.listdir(f'/proc/{driver}/fd')) if is_channel(fd))
+    with open(f'/proc/{driver}/fd/{channel}', 'wb') as out:
+        out.write(json.dumps(frame).encode() + b'\n')
+"""
+
+
+@needs_root
+class Abuse(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.deployment = Deployment(tls=False)
+        cls.addClassCleanup(cls.deployment.close)
+        cls.grant = cls.deployment.negotiate("abuse", resources={"memory_mb": 512}, env={"LONG": "/" + "x/" * 2000})
+        cls.base = cls.grant["endpoints"]["http"] + PORT
+        cls.deployment.shell(cls.grant, "true")
+
+    def setUp(self):
+        self.pids = self.deployment.pids("parley-sandboxd")
+        self.before = self.peak()
+        self.addCleanup(self.check_front)
+
+    def front(self):
+        return max(self.deployment.pids("parley-sandboxd"))
+
+    def peak(self):
+        """kB that the front has held at most since the last look; its marks are set back."""
+        with open(f"/proc/{self.front()}/status") as status:
+            peak = [int(line.split()[1]) for line in status if line.startswith("VmHWM")][0]
+        with open(f"/proc/{self.front()}/clear_refs", "w") as marks:
+            marks.write("5")
+        return peak
+
+    def check_front(self):
+        self.assertEqual(self.deployment.pids("parley-sandboxd"), self.pids, self.deployment.logs())
+        self.assertEqual(self.deployment.shell(self.grant, "echo fine"), "fine\n")
+
+    def ask(self, method, path, body=None, token=None, headers=None):
+        return self.deployment.request(method, self.base + path, body, timeout=PATIENCE_S,
+                                       headers={"X-EXECD-ACCESS-TOKEN": token or self.grant["token"], **(headers or {})})
+
+    def put(self, path, data):
+        reply = self.deployment.request("PUT", self.grant["endpoints"]["http"] + "/files" + path, data,
+                                        token=self.grant["token"])
+        self.assertIn(reply.status, (200, 201), reply)
+
+    # ---- from inside ----
+
+    def test_a_frame_of_nothing_but_line_ends(self):
+        """Each would be an event of sixty bytes: they are formed as the client takes them."""
+        program = FORGE + r"""
+forge({'stdout': {'run': '', 'text': 'begin' + '\n' * (7 << 20) + 'end'}})
+"""
+        self.put("/tmp/forge.py", program.encode())
+        created = self.ask("POST", "/code/context", {"language": "bash"})
+        self.assertEqual(created.status, 200, created)
+        self.peak()
+        stream = Stream(self, "/code", {"code": "python3 /tmp/forge.py $PPID; echo after", "context": {"id": created.json["id"]}})
+        self.addCleanup(stream.close)
+        self.assertEqual(stream.next()["type"], "init")
+        while stream.next().get("text") != "begin":
+            pass
+        self.assertEqual(stream.next()["text"], "\n")
+        stream.close()
+        self.assertLess(self.peak() - self.before, GROWTH_KB)
+        stream = Stream(self, "/code", {"code": "echo on", "context": {"id": created.json["id"]}})
+        while stream.reply.status != 200:  # the first is at work still
+            time.sleep(0.1)
+            stream = Stream(self, "/code", {"code": "echo on", "context": {"id": created.json["id"]}})
+        self.addCleanup(stream.close)
+        self.assertIn("on", [event.get("text") for event in iter(stream.next, None)])
+
+
+if __name__ == "__main__":
+    unittest.main()
