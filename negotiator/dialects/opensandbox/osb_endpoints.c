@@ -3,6 +3,7 @@
 #include "negotiator/dialects/opensandbox/opensandbox.h"
 #include "negotiator/dialects/opensandbox/osb_ask.h"
 #include "negotiator/dialects/opensandbox/osb_codes.h"
+#include "negotiator/dialects/opensandbox/osb_port.h"
 #include "negotiator/dialects/waiting.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
@@ -12,11 +13,11 @@
 #include <string.h>
 #include <strings.h>
 
-enum { PORT_EXECD = 44772, PORT_EGRESS = 18080, HOST_MAX_BYTES = 261 };
+enum { HOST_MAX_BYTES = 261 };
 
 /* What the query says, read once more when the grant is there. */
 struct way {
-    unsigned port;
+    uint16_t port;
     bool by_proxy, in_path;
 };
 
@@ -30,11 +31,10 @@ static bool read_switch(const struct http_request *request, const char *name, bo
 
 static bool read_way(const struct http_request *request, struct way *way, struct osb_refusal *refusal)
 {
-    const char *port = http_request_parameter(request, "port");
-    uint64_t number;
-    if (!text_parse_u64(port, strlen(port), UINT16_MAX, &number) || number == 0)
-        return osb_refusal_set(refusal, OSB_INVALID_PORT, ERROR_INVALID, "port must be 1 to 65535");
-    way->port = (unsigned)number;
+    if (!osb_port_read(request, &way->port, &refusal->err)) {
+        refusal->code = OSB_INVALID_PORT;
+        return false;
+    }
     if (!read_switch(request, "use_server_proxy", &way->by_proxy, refusal) ||
         !read_switch(request, "capability_url", &way->in_path, refusal))
         return false;
@@ -65,7 +65,7 @@ static char *make_endpoint(const struct http_request *request, const struct nego
     const char *host = own_host(request), *node = without_scheme(n->url), *id = n->sandbox.id;
     if (way->in_path)
         return memory_printf("%s/c/%s/port/%u", node, token, way->port);
-    if (way->port == PORT_EGRESS && host)
+    if (way->port == OSB_PORT_EGRESS && host)
         return memory_printf("%s/v1/sandboxes/%s/port/%u", host, id, way->port);
     if (way->by_proxy && host)
         return memory_printf("%s/sandboxes/%s/proxy/%u", host, id, way->port);
@@ -86,23 +86,13 @@ static void print(struct http_request *request, const struct negotiation *n)
     }
     AUTO_FREE char *endpoint = make_endpoint(request, n, &way, token);
     json_t *headers = way.in_path ? NULL : json_pack("{s:s}", "X-EXECD-ACCESS-TOKEN", token);
-    if (headers && way.port == PORT_EGRESS)
+    if (headers && way.port == OSB_PORT_EGRESS)
         json_object_set_new(headers, "OPENSANDBOX-EGRESS-AUTH", json_string(token));
     http_reply_json(request, 200, json_pack("{s:s, s:o*}", "endpoint", endpoint, "headers", headers));
     sodium_memzero(token, sizeof token);
 }
 
 /* --- the question --- */
-
-static bool read_scopes(struct wanted *wanted, unsigned port, struct error *err)
-{
-    char scopes[64];
-    bool fits = port == PORT_EXECD    ? text_copy(scopes, sizeof scopes, "fs:rw process shell code port")
-                : port == PORT_EGRESS ? text_copy(scopes, sizeof scopes, "network")
-                                      : text_format(scopes, sizeof scopes, "port@%u", port);
-    wanted->scopes_given = true;
-    return fits && scope_parse(&wanted->scopes, scopes, strlen(scopes), SCOPE_UNKNOWN_REFUSED, err);
-}
 
 static bool read_expires(const struct http_request *request, struct wanted *wanted, const struct way *way,
                          struct osb_refusal *refusal)
@@ -126,7 +116,7 @@ static bool read_endpoint(const struct http_request *request, struct negotiation
     struct way way;
     return plane_caller(request, &n->caller, &refusal->err) && read_way(request, &way, refusal) &&
            osb_sandbox_id(request, n->sandbox_id, &refusal->err) && read_expires(request, &n->wanted, &way, refusal) &&
-           read_scopes(&n->wanted, way.port, &refusal->err);
+           osb_port_scopes(way.port, &n->wanted, &refusal->err);
 }
 
 static void get_endpoint(struct http_request *request)

@@ -5,6 +5,7 @@
 #include "negotiator/dialects/kept_grants.h"
 #include "negotiator/dialects/opensandbox/opensandbox.h"
 #include "negotiator/dialects/opensandbox/osb_errors.h"
+#include "negotiator/dialects/opensandbox/osb_port.h"
 #include "negotiator/dialects/passing_room.h"
 #include "negotiator/dialects/waiting.h"
 #include "negotiator/fleet/dial.h"
@@ -21,16 +22,13 @@
 
 enum {
     HEAD_TIMEOUT_MS = 660000, /* the node gives an app 600 s, and says so itself */
-    PORT_EXECD = 44772,
-    PORT_EGRESS = 18080,
-    SCOPE_BYTES = 32
 };
 
 /* One request, as its path and its client say it. */
 struct wish {
     struct http_request *request;
     const char *sandbox_id;
-    const char *port; /* decimal */
+    const char *port; /* decimal, as in the path */
     uint16_t number;
     const char *credential;
     uint8_t key[KEPT_GRANTS_KEY_BYTES];
@@ -39,17 +37,6 @@ struct wish {
 static struct kept_grants *kept_of(const struct http_request *request)
 {
     return plane_of(request)->kept_grants[loop_index(http_request_loop(request))];
-}
-
-static bool read_port(struct wish *wish, struct error *err)
-{
-    uint64_t number = 0;
-    size_t digits = strlen(wish->port);
-    if (digits > 5 || wish->port[0] == '0' || strspn(wish->port, "0123456789") != digits ||
-        !text_parse_u64(wish->port, digits, UINT16_MAX, &number) || number == 0)
-        return error_set(err, ERROR_INVALID, "a port is 1 to 65535, without a zero or a sign before it");
-    wish->number = (uint16_t)number;
-    return true;
 }
 
 static bool read_wish(struct wish *wish, struct http_request *request, struct error *err)
@@ -65,7 +52,7 @@ static bool read_wish(struct wish *wish, struct http_request *request, struct er
         return error_set(err, ERROR_FORBIDDEN, "this needs role user; the key has role %s", role_name(principal->role));
     if (!random_is_id(wish->sandbox_id, "sbx"))
         return error_set(err, ERROR_NOT_FOUND, "no such sandbox; an id looks like sbx_ and 20 of a-z0-9");
-    if (!read_port(wish, err))
+    if (!osb_port_read(request, &wish->number, err))
         return false;
     kept_grants_key(kept_of(request), wish->credential, wish->sandbox_id, wish->port, wish->key);
     return true;
@@ -228,17 +215,6 @@ static void on_granted(struct http_request *request, const struct negotiation *n
     sodium_memzero(grant->token, sizeof grant->token);
 }
 
-/* For execd what its endpoint gives, as far as policy does; else no more than the port. */
-static bool choose_scopes(struct wanted *wanted, const struct wish *wish, struct error *err)
-{
-    char scope[SCOPE_BYTES];
-    bool fits = wish->number == PORT_EXECD    ? text_copy(scope, sizeof scope, "fs:rw process shell code port")
-                : wish->number == PORT_EGRESS ? text_copy(scope, sizeof scope, "network")
-                                              : text_format(scope, sizeof scope, "port@%s", wish->port);
-    wanted->scopes_given = true;
-    return fits && scope_parse(&wanted->scopes, scope, strlen(scope), SCOPE_UNKNOWN_REFUSED, err);
-}
-
 static void ask_for(const struct wish *wish)
 {
     struct error err = {0};
@@ -246,7 +222,7 @@ static void ask_for(const struct wish *wish)
     AUTO(negotiation) *n = negotiation_new();
     n->caller.principal = *(const struct principal *)http_request_identity(request);
     if (!plane_holder(request, &n->caller, &err) || !text_copy(n->sandbox_id, sizeof n->sandbox_id, wish->sandbox_id) ||
-        !choose_scopes(&n->wanted, wish, &err)) {
+        !osb_port_scopes(wish->number, &n->wanted, &err)) {
         plane_refuse(request, &err);
         return;
     }
