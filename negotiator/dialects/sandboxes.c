@@ -117,8 +117,8 @@ static bool read_page(const struct http_request *request, struct question *q, st
         return error_set(err, ERROR_INVALID, "offset and metadata go without cursor and name");
     if (!plane_caller(request, &q->caller, err) || !read_states(http_request_query(request, "state"), &q->states, err))
         return false;
-    if (offset && !text_parse_u64(offset, strlen(offset), QUESTION_PAGE_MAX, &from))
-        return error_set(err, ERROR_INVALID, "offset must be 0 to %d", QUESTION_PAGE_MAX);
+    if (offset && !text_parse_u64(offset, strlen(offset), LEASING_PAGE_MAX, &from))
+        return error_set(err, ERROR_INVALID, "offset must be 0 to %d", LEASING_PAGE_MAX);
     if (limit && (!text_parse_u64(limit, strlen(limit), QUESTION_LIST_MAX, &number) || number == 0))
         return error_set(err, ERROR_INVALID, "limit must be 1 to %d", QUESTION_LIST_MAX);
     q->offset = (size_t)from;

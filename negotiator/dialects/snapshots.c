@@ -187,8 +187,8 @@ static bool read_list(const struct http_request *request, struct keeping *k, str
         return error_set(err, ERROR_INVALID, "cursor must be the next_cursor of an earlier answer");
     if (limit && (!text_parse_u64(limit, strlen(limit), KEEPING_LIST_MAX, &number) || number == 0))
         return error_set(err, ERROR_INVALID, "limit must be 1 to %d", KEEPING_LIST_MAX);
-    if (offset && (cursor || !text_parse_u64(offset, strlen(offset), KEEPING_PAGE_MAX, &from)))
-        return error_set(err, ERROR_INVALID, "offset must be 0 to %d, and goes without cursor", KEEPING_PAGE_MAX);
+    if (offset && (cursor || !text_parse_u64(offset, strlen(offset), LEASING_PAGE_MAX, &from)))
+        return error_set(err, ERROR_INVALID, "offset must be 0 to %d, and goes without cursor", LEASING_PAGE_MAX);
     k->offset = (size_t)from;
     k->limit = (size_t)number;
     return true;

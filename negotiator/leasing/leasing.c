@@ -9,6 +9,7 @@
 #include "negotiator/leasing/keys/key_use.h"
 #include "negotiator/leasing/leasing_internal.h"
 #include "negotiator/leasing/marks.h"
+#include "negotiator/leasing/page_walk.h"
 #include "negotiator/leasing/revocations.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -172,7 +173,7 @@ void question_free(struct question *question)
         sandbox_done(&question->list[i]);
     free(question->list);
     json_decref(question->metadata);
-    paging_free(question->paging);
+    page_walk_free(question->walk);
     free(question->shares);
     free(question);
 }

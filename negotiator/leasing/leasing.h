@@ -177,7 +177,7 @@ enum question_verb {
 };
 
 #define QUESTION_LIST_MAX 200
-#define QUESTION_PAGE_MAX 10000 /* sandboxes that a PAGE sorts; of more, any so many, and is_cut */
+#define LEASING_PAGE_MAX  10000 /* rows that a page by offset sorts; of more, any so many, and is_cut */
 #define SHARES_MAX        64    /* of one principal, at a time */
 
 /** One share, as its owner sees it. */
@@ -216,13 +216,13 @@ struct question {
     struct sandbox *list; /* LIST, PAGE: owned */
     size_t count;
     size_t total;               /* PAGE: how many there are */
-    bool is_cut;                /* PAGE: more than QUESTION_PAGE_MAX */
+    bool is_cut;                /* PAGE: more than LEASING_PAGE_MAX */
     char next[RANDOM_ID_BYTES]; /* cursor of the next page; "" the end */
     struct share *shares;       /* SHARES: owned */
     size_t share_count;
 
     struct leasing *leasing; /* private, as the next */
-    struct paging *paging;   /* PAGE: owned */
+    struct page_walk *walk;  /* PAGE: owned */
     bool destroy;
     bool charged;     /* for the next */
     struct mark mark; /* of a lease that ended on a sandbox that goes on; number 0: none */

@@ -168,7 +168,6 @@ bool renewing_apply(struct work *work, struct changing *changing) MUST_USE;
 
 /** Runs the steps of a PAGE, then its answer. */
 void paging_submit(struct question *question);
-void paging_free(struct paging *paging);
 
 /* changing.c */
 

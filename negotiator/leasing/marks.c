@@ -310,17 +310,17 @@ bool marks_has(const struct leasing *leasing, const char *node, uint64_t number)
     return peer && peer->is_ours && peer->cursor >= number;
 }
 
-struct paging {
+struct page {
     json_t *list;
     uint64_t last;
 };
 
 static bool add_to_page(void *cookie, const struct mark *mark)
 {
-    struct paging *paging = cookie;
-    json_array_append_new(paging->list, mark_format(mark));
-    paging->last = mark->number;
-    return json_array_size(paging->list) < MARKS_PAGE_MAX;
+    struct page *page = cookie;
+    json_array_append_new(page->list, mark_format(mark));
+    page->last = mark->number;
+    return json_array_size(page->list) < MARKS_PAGE_MAX;
 }
 
 json_t *marks_page(struct leasing *leasing, const char *node)
@@ -330,11 +330,11 @@ json_t *marks_page(struct leasing *leasing, const char *node)
     uint64_t after = peer && peer->is_ours ? peer->cursor : 0;
     if (peer && peer->is_ours && peer->cursor == marks->made)
         return NULL;
-    struct paging paging = {.list = json_array()};
-    mark_set_each(marks->set, after, add_to_page, &paging);
-    bool whole = json_array_size(paging.list) < MARKS_PAGE_MAX; /* numbers that are not there any more are over */
+    struct page page = {.list = json_array()};
+    mark_set_each(marks->set, after, add_to_page, &page);
+    bool whole = json_array_size(page.list) < MARKS_PAGE_MAX; /* numbers that are not there any more are over */
     return json_pack("{s:s, s:I, s:I, s:o}", "ledger_id", marks->ledger_id, "after", (json_int_t)after, "upto",
-                     (json_int_t)(whole ? marks->made : paging.last), "marks", paging.list);
+                     (json_int_t)(whole ? marks->made : page.last), "marks", page.list);
 }
 
 /* One call of `marks`. */

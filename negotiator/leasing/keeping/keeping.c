@@ -1,4 +1,5 @@
 #include "negotiator/leasing/keeping/keeping_internal.h"
+#include "negotiator/leasing/page_walk.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
@@ -20,7 +21,7 @@ void keeping_free(struct keeping *keeping)
         explicit_bzero(keeping->token, strlen(keeping->token));
     free(keeping->token);
     free(keeping->list);
-    keeping_paging_free(keeping->paging);
+    page_walk_free(keeping->walk);
     free(keeping);
 }
 

@@ -6,10 +6,9 @@
 #include "negotiator/leasing/leasing.h"
 
 #define KEEPING_LIST_MAX       200
-#define KEEPING_PAGE_MAX       10000 /* snapshots that a PAGE sorts; of more, any so many, and is_cut */
-#define KEEPING_AT_ONCE        2     /* that one node makes at a time: a copy takes its disk, and a worker here */
-#define KEEPING_WAITERS_MAX    64    /* for their turn at one node */
-#define KEEPING_WAITERS_OF_ONE 16    /* likewise, of one principal's sandboxes */
+#define KEEPING_AT_ONCE        2  /* that one node makes at a time: a copy takes its disk, and a worker here */
+#define KEEPING_WAITERS_MAX    64 /* for their turn at one node */
+#define KEEPING_WAITERS_OF_ONE 16 /* likewise, of one principal's sandboxes */
 
 enum keeping_verb {
     KEEPING_TAKE, /* of a living sandbox */
@@ -40,12 +39,12 @@ struct keeping {
     struct snapshot *list; /* LIST, PAGE: owned */
     size_t count;
     size_t total;               /* PAGE: how many there are */
-    bool is_cut;                /* PAGE: more than KEEPING_PAGE_MAX */
+    bool is_cut;                /* PAGE: more than LEASING_PAGE_MAX */
     char next[RANDOM_ID_BYTES]; /* cursor of the next page; "" the end */
 
-    struct leasing *leasing;       /* private, as all below */
-    struct keeping_paging *paging; /* owned; PAGE */
-    struct keeping *later;         /* in the list of those that are under way */
+    struct leasing *leasing; /* private, as all below */
+    struct page_walk *walk;  /* owned; PAGE */
+    struct keeping *later;   /* in the list of those that are under way */
     bool is_called;
     struct error failure;                                                /* of the node */
     char template_name[SANDBOX_WORD_BYTES], storage[SANDBOX_WORD_BYTES]; /* as it said */

@@ -18,9 +18,6 @@ void taking_submit(struct keeping *keeping);
 void keeping_page_submit(struct keeping *keeping);
 void dropping_submit(struct keeping *keeping);
 
-/** With all it owns; NULL is allowed. */
-void keeping_paging_free(struct keeping_paging *paging);
-
 /** Adds to the change that nobody sees it any more, and that its node is told, at once and until it says yes. */
 void dropping_begin(struct work *work, struct snapshot *snapshot);
 /** Tells its node; what it answers is written down. */
