@@ -53,6 +53,7 @@ static bool fill_sandbox(struct work *work, struct negotiation *n)
                                             .processes = wanted->resources.processes,
                                             .output_mb = wanted->resources.output_mb};
     sandbox->on_idle = wanted->on_idle;
+    sandbox->told_once = wanted->told_once;
     sandbox->env = json_incref(wanted->env);
     sandbox->metadata = json_incref(wanted->metadata);
     sandbox->volumes = json_array_size(wanted->volumes) > 0 ? json_incref(wanted->volumes) : NULL;

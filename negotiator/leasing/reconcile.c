@@ -94,9 +94,20 @@ static bool decide_ended(struct run *run)
 
 /* --- one that is being made --- */
 
+/* This process has started since, or could not record that it was made: nobody will ever ask for it again. */
+static bool give_up_untold(struct run *run)
+{
+    struct look *look = run->look;
+    look->act = LOOK_DESTROY;
+    return ending_begin(&run->work, &look->sandbox, "nobody was told of it") &&
+           ending_record_lease(&run->work, &look->sandbox, NULL, look->sandbox.reason);
+}
+
 static bool decide_provisioning(struct run *run)
 {
     const struct starting_entry *entry = starting_find(&run->look->leasing->starting, run->look->id);
+    if (run->look->sandbox.told_once && (entry == NULL || entry->creator == NULL))
+        return give_up_untold(run);
     if (entry == NULL || !entry->called)
         run->look->act = LOOK_PREPARE;
     return again_at(run, run->work.now + ENDING_DESTROY_AGAIN_MS);

@@ -137,6 +137,8 @@ static void add_later_fields(json_t *json, const struct sandbox *sandbox)
     json_object_set_new(json, "on_idle", json_string(on_idle_name(sandbox->on_idle)));
     json_object_set_new(json, "warm", json_boolean(sandbox->was_warm));
     json_object_set_new(json, "root", json_boolean(sandbox->has_root));
+    if (sandbox->told_once)
+        json_object_set_new(json, "told_once", json_true());
     if (sandbox->volume_mb > 0)
         json_object_set_new(json, "volume_mb", json_integer(sandbox->volume_mb));
     if (sandbox->snapshot[0]) {
@@ -220,6 +222,7 @@ static bool read_later_fields(struct sandbox *to, json_t *json)
     to->incarnation = (uint64_t)json_integer_value(json_object_get(json, "incarnation"));
     to->was_warm = json_is_true(json_object_get(json, "warm"));
     to->has_root = json_is_true(json_object_get(json, "root"));
+    to->told_once = json_is_true(json_object_get(json, "told_once"));
     to->volume_mb = json_integer_value(json_object_get(json, "volume_mb"));
     to->threads = json_incref(json_object_get(json, "threads"));
     to->env = json_incref(json_object_get(json, "env"));

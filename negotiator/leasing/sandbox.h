@@ -77,6 +77,7 @@ struct sandbox {
     enum on_idle on_idle;
     bool was_warm; /* it came out of its node's pool */
     bool has_root; /* its commands may run as root, if its node allows that too */
+    bool told_once; /* as in `wanted` */
     struct resources resources;
     int64_t volume_mb;    /* of its new volumes that ask for no size; 0: as its node gives */
     uint32_t epoch;       /* of its token key */

@@ -55,6 +55,7 @@ struct wanted {
     bool wait_given;
     int64_t wait_s; /* 0..300 */
     bool capability_url;
+    bool told_once; /* only the answer tells which sandbox was made: when it can no more be given, that one goes */
 };
 
 /** Drops what it owns and zeroes it. */

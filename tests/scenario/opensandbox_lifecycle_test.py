@@ -1,5 +1,6 @@
 """The lifecycle of OpenSandbox clients over the wire: exact statuses, bodies and codes, which SDKs match; the life of a
 sandbox made so; whose it is. What the SDKs make of it: tests/compat."""
+import contextlib
 import http.client
 import json
 import os
@@ -7,6 +8,7 @@ import platform
 import re
 import socket
 import sys
+import threading
 import time
 import unittest
 import urllib.parse
@@ -202,6 +204,29 @@ class Lifecycle(unittest.TestCase):
             for pid in self.deployment.pids("parley-sandboxd"):
                 os.kill(pid, 18)
         self.wait(lambda: not self.listed("left=alone"), "it goes again")
+
+    def test_a_negotiator_that_dies_leaves_no_sandbox(self):
+        """It would have no end, and nobody would know its id."""
+        def create():
+            with contextlib.suppress(http.client.HTTPException, OSError):
+                self.deployment.request("POST", "/v1/sandboxes", {**WISH, "metadata": {"left": "untold"}}, token=None,
+                                        headers={"OPEN-SANDBOX-API-KEY": self.deployment.key}, record=False)
+        for pid in self.deployment.pids("parley-sandboxd"):
+            os.kill(pid, 19)
+        try:
+            client = threading.Thread(target=create)
+            client.start()
+            self.wait(lambda: self.listed("left=untold"), "it is being made")
+            self.deployment.kill("parley-negotiator")
+            client.join()
+        finally:
+            for pid in self.deployment.pids("parley-sandboxd"):
+                os.kill(pid, 18)
+        self.deployment.up()
+        self.deployment.wait_ready()
+        self.wait(lambda: not self.listed("left=untold"), "it goes again")
+        ended = self.deployment.request("GET", "/sandboxes?state=terminating,terminated&limit=200").json
+        self.assertIn("nobody was told of it", json.dumps(ended))
 
     def listed(self, metadata):
         return self.ask("GET", "/v1/sandboxes?metadata=" + urllib.parse.quote(metadata, safe=""))["items"]

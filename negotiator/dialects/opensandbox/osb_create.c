@@ -1,5 +1,6 @@
 /* osb_create.c - POST /v1/sandboxes: a sandbox on a thread of its own, answered when it runs. Nobody else knows its id:
- * when the client is not there any more, or was told that it took too long, it goes again. */
+ * when the client is not there any more, or was told that it took too long, it goes again; so it does when this process
+ * ended meanwhile (told_once). */
 #include "negotiator/dialects/opensandbox/opensandbox.h"
 #include "negotiator/dialects/opensandbox/osb_codes.h"
 #include "negotiator/dialects/opensandbox/osb_errors.h"
@@ -173,6 +174,7 @@ static bool make_wish(struct http_request *request, struct creation *creation, s
         !text_format(creation->thread_id, sizeof creation->thread_id, "%s%s", THREAD_PREFIX, random + 2))
         return false;
     n->caller = creation->caller;
+    n->wanted.told_once = true;
     memcpy(n->thread_id, creation->thread_id, sizeof n->thread_id);
     n->starting = on_starting;
     n->is_abandoned = is_abandoned;
