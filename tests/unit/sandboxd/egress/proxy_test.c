@@ -182,10 +182,10 @@ static void test_own_addresses(void)
     CHECK(proxy_dial(inet_addr("127.0.0.1"), rig_web_port) == -1 && errno == EACCES);
     uint32_t address = 1;
     uint16_t port = 1;
-    int client = rig_connect(rig_web_port);
-    CHECK(!proxy_destination(client, &address, &port) && address == 1 && port == 1); /* nothing redirected it */
+    int client = rig_connect(rig_web_port), server = accept_web();
+    CHECK(!proxy_destination(server, &address, &port) && address == 1 && port == 1); /* nothing redirected it */
     close(client);
-    close(accept_web());
+    close(server);
 }
 
 static void test_wrong_ways(void)
