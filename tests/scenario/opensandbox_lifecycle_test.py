@@ -286,7 +286,7 @@ class Lifecycle(unittest.TestCase):
 
     def test_endpoints_that_cannot_be(self):
         path = f"/v1/sandboxes/{self.make()['id']}/endpoints"
-        for port in ("0", "65536", "http", "-1"):
+        for port in ("0", "65536", "http", "-1", "08080"):
             self.ask("GET", f"{path}/{port}", status=400, code="DOCKER::INVALID_PORT")
         for query in ("expires=5", "expires=x", f"expires={int(time.time()) + 600}&use_server_proxy=true",
                       "use_server_proxy=maybe", "capability_url=true&use_server_proxy=true"):
