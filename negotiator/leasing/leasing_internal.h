@@ -176,6 +176,15 @@ void changing_sleep(struct leasing *leasing, const char *sandbox_id);
 /** Answers all who wait for their turn: the negotiator stops. */
 void changes_done(struct changes *changes);
 
+/* changing_rules.c: both take a struct changing. */
+
+/** Whether it may be; sets `refusal`, which is recorded, or `skipped`, and `needs_node`. */
+enum kv_outcome changing_check_rule(struct kv *kv, void *argument, struct error *err);
+/** Writes down what its node, if it was asked, made of it; sets `refusal` and records. */
+enum kv_outcome changing_apply_rule(struct kv *kv, void *argument, struct error *err);
+/** Whether any limit is given. */
+bool changing_has_resources(const struct resources *resources) MUST_USE;
+
 /* reconcile.c: one look at one sandbox, whatever brings it about. */
 
 enum look_act {
