@@ -228,9 +228,12 @@ void process_free(struct process *process)
 
 void process_forget(struct process *process)
 {
-    struct front_init_message message = {.type = FI_FORGET};
+    struct front_init_message message = {.type = FI_KILL};
     memcpy(message.as.name.id, process->view.id, sizeof message.as.name.id);
     struct error err = {0};
+    if (process->stop_timer) /* afterwards nobody would know what it left behind */
+        (void)!sandbox_send(process->sandbox, &message, -1, &err);
+    message.type = FI_FORGET;
     if (!sandbox_send(process->sandbox, &message, -1, &err))
         log_warn("sandbox", "init was not told to forget a command: %s sandbox=%s", err.message,
                  process->sandbox->facts.id);
@@ -469,8 +472,7 @@ void process_exited(struct sandbox *sandbox, const struct fi_exited *exited)
     if (!process || process->state != PROCESS_RUNNING)
         return;
     fill_end(process, exited);
-    process->state = PROCESS_ENDED;
-    loop_timer_cancel(TAKE(process->stop_timer));
+    process->state = PROCESS_ENDED; /* a stop_timer goes on: what it left behind has until then */
     sandbox->running_count--;
     process->view.ended = true;
     tell_over(process, &process->view.end, NULL);
@@ -497,7 +499,8 @@ void process_check_end(struct process *process)
             return;
     process->end_told = true;
     process->forget_at = clock_boot_ns() + (process->view.leaving ? 0 : PROCESS_REPLAY_NS);
-    if (!process->sandbox->forget_timer || process->view.leaving) /* else it is set for one whose end was told earlier */
+    if (!process->sandbox->forget_timer ||
+        process->view.leaving) /* else it is set for one whose end was told earlier */
         plan_forgetting(process->sandbox);
     for (const struct process_follower *holder = process->followers; holder; holder = holder->next)
         tell_ended(process, holder->follower);

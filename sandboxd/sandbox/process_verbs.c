@@ -323,6 +323,7 @@ void process_verb_remove(struct sandbox *sandbox, struct verb *verb)
     send_and_finish(sandbox, verb, &message);
 }
 
+/* Also what an ended one left behind: a child may ignore what its command heeds. */
 static void kill_stopped(void *cookie)
 {
     struct process *process = cookie;

@@ -31,7 +31,7 @@
 #define PROCESS_DESCRIPTORS    FI_FDS_MAX                  /* of a command, at most */
 #define PROCESS_INPUT_BYTES    (UINT64_C(4) << 20)         /* stdin that waits for a command */
 #define SANDBOX_INPUT_BYTES    (UINT64_C(16) << 20)        /* ... for all commands of a sandbox */
-#define SANDBOX_LINES_BYTES    (UINT64_C(4) << 20)         /* of whole command lines; of others the title alone is known */
+#define SANDBOX_LINES_BYTES    (UINT64_C(4) << 20) /* of whole command lines; of others the title alone is known */
 
 struct process;
 struct sandbox;
@@ -80,11 +80,11 @@ struct process {
     enum process_state state;
     struct process_view view; /* lengths are filled in when it is shown */
     uint8_t hash[COMMAND_HASH_BYTES];
-    bool hash_known;                                        /* false for a command of an earlier front */
-    bool named;                                             /* the id came from a client */
-    char *line;                                             /* its whole command line; NULL: not kept */
-    struct loop_timer *stop_timer;                          /* KILL follows, of process_stop; NULL: it does not */
-    char *origin;                                           /* of its exec, until its end is told to command_ended */
+    bool hash_known;               /* false for a command of an earlier front */
+    bool named;                    /* the id came from a client */
+    char *line;                    /* its whole command line; NULL: not kept */
+    struct loop_timer *stop_timer; /* KILL follows, of process_stop, ended or not; NULL: none */
+    char *origin;                  /* of its exec, until its end is told to command_ended */
     uint8_t writers[PROCESS_WRITERS][PROCESS_WRITER_BYTES]; /* told to command_takes_input; the newest of: */
     unsigned writer_count;
     bool end_told;

@@ -210,8 +210,8 @@ void process_kill(struct sandboxes *all, const struct process_call *call);
 /** Kills it as that does, and forgets it when it has ended: output, end and id. NOT_FOUND. */
 void process_remove(struct sandboxes *all, const struct process_call *call);
 #define PROCESS_GRACE_MAX_MS 3600000
-/** TERM to its process group now; if it has not ended grace_ms (1..PROCESS_GRACE_MAX_MS) later, it is killed as above, as
- *  long as this front lives. Answered at once. NOT_FOUND, CONFLICT when it has ended. */
+/** TERM to its process group now; what then is left of it and of all it started is killed grace_ms
+ *  (1..PROCESS_GRACE_MAX_MS) later, as long as this front lives. Answered at once. NOT_FOUND, CONFLICT when it has ended. */
 void process_stop(struct sandboxes *all, const struct process_call *call, uint64_t grace_ms);
 #define PROCESS_OFFSET_NONE UINT64_MAX
 

@@ -90,6 +90,13 @@ class Abuse(unittest.TestCase):
                                         token=self.grant["token"])
         self.assertIn(reply.status, (200, 201), reply)
 
+    @staticmethod
+    def until(look):
+        end = time.monotonic() + PATIENCE_S
+        while not look():
+            assert time.monotonic() < end, "it did not come"
+            time.sleep(0.1)
+
     # ---- from inside ----
 
     def test_a_frame_of_nothing_but_line_ends(self):
@@ -115,6 +122,26 @@ forge({'stdout': {'run': '', 'text': 'begin' + '\n' * (7 << 20) + 'end'}})
             stream = Stream(self, "/code", {"code": "echo on", "context": {"id": created.json["id"]}})
         self.addCleanup(stream.close)
         self.assertIn("on", [event.get("text") for event in iter(stream.next, None)])
+
+    def test_what_ignores_the_end_of_its_command(self):
+        """TERM ends the command alone; what it started is killed when the grace is over."""
+        line = "(trap '' TERM; exec sleep 4242) & (trap '' TERM; exec setsid sleep 4242) & wait"
+        begun = self.ask("POST", "/command", {"command": line, "background": True})
+        name = json.loads(begun.body.split(b"\n")[0])["text"]
+        sleeping = "ps ax -o args | grep -c '^sleep 424[2]' || true"
+        self.until(lambda: self.deployment.shell(self.grant, sleeping) == "2\n")
+        self.assertEqual(self.ask("DELETE", "/command?id=" + name).status, 200)
+        self.until(lambda: not self.ask("GET", "/command/status/" + name).json["running"])
+        self.until(lambda: self.deployment.shell(self.grant, sleeping) == "0\n")
+
+    # ---- from the client ----
+
+    def test_a_timeout_past_all_clocks(self):
+        session = self.ask("POST", "/session", {}).json["session_id"]
+        for timeout in (18446744073710, 9007199254740991):
+            reply = self.ask("POST", f"/session/{session}/run", {"command": "sleep 1 && echo slept", "timeout": timeout})
+            self.assertIn(b'"text":"slept"', reply.body)
+        self.ask("DELETE", "/session/" + session)
 
 
 if __name__ == "__main__":

@@ -201,13 +201,20 @@ static void work_create(struct sandbox *sandbox, struct verb *verb)
     verb_finish(verb, &err);
 }
 
+/* What nobody lives to see, and no clock of nanoseconds ends before. */
+static uint64_t within_clock(uint64_t timeout_ms)
+{
+    static const uint64_t LONGEST_MS = UINT64_C(1) << 42;
+    return timeout_ms < LONGEST_MS ? timeout_ms : LONGEST_MS;
+}
+
 static void create(struct sandboxes *all, const struct kernel_call *call, const char *language, struct command *command,
                    uint64_t timeout_ms, bool is_durable)
 {
     struct verb *verb = kernel_verb(all, call, work_create);
     struct error err = {0};
     verb->command = command;
-    verb->kernel->timeout_ms = timeout_ms;
+    verb->kernel->timeout_ms = within_clock(timeout_ms);
     verb->kernel->is_durable = is_durable;
     if (!language || driver_language(language, verb->kernel->language, &err))
         verb_send(verb);
@@ -286,7 +293,7 @@ void kernels_run(struct sandboxes *all, const char *sandbox_id, const char *kern
     struct kernel_call call = {.sandbox_id = sandbox_id, .kernel_id = kernel_id};
     struct verb *verb = kernel_verb(all, &call, work_run);
     verb->kernel->run = kernel_run_hold(run);
-    verb->kernel->timeout_ms = code->timeout_ms;
+    verb->kernel->timeout_ms = within_clock(code->timeout_ms);
     verb->kernel->silent = code->silent;
     verb->kernel->merges = code->merges;
     verb->kernel->at_once = code->at_once;
@@ -399,7 +406,7 @@ void kernels_interrupt(struct sandboxes *all, const struct kernel_call *call)
 void kernels_restart(struct sandboxes *all, const struct kernel_call *call, uint64_t timeout_ms)
 {
     struct verb *verb = kernel_verb(all, call, work_restart);
-    verb->kernel->timeout_ms = timeout_ms;
+    verb->kernel->timeout_ms = within_clock(timeout_ms);
     verb_send(verb);
 }
 
