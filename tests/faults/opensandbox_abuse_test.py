@@ -11,6 +11,7 @@ import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
+from parley_testing.token import compact, link  # noqa: E402
 
 PORT = "/port/44772"
 PATIENCE_S = 60
@@ -57,7 +58,7 @@ class Abuse(unittest.TestCase):
     def setUpClass(cls):
         cls.deployment = Deployment(tls=False)
         cls.addClassCleanup(cls.deployment.close)
-        cls.grant = cls.deployment.negotiate("abuse", resources={"memory_mb": 512}, env={"LONG": "/" + "x/" * 2000})
+        cls.grant = cls.deployment.negotiate("abuse", resources={"memory_mb": 512}, env={"SECRET": "hunter2"})
         cls.base = cls.grant["endpoints"]["http"] + PORT
         cls.deployment.shell(cls.grant, "true")
 
@@ -142,6 +143,27 @@ forge({'stdout': {'run': '', 'text': 'begin' + '\n' * (7 << 20) + 'end'}})
             reply = self.ask("POST", f"/session/{session}/run", {"command": "sleep 1 && echo slept", "timeout": timeout})
             self.assertIn(b'"text":"slept"', reply.body)
         self.ask("DELETE", "/session/" + session)
+
+    def test_variables_are_not_told_to_a_token_of_a_folder(self):
+        """Neither by an error that says what the path was, nor by the name of what is made of it."""
+        self.deployment.shell(self.grant, "mkdir -p /tmp/shared")
+        for scope in ("fs:rw@/tmp/shared", "fs:rw"):
+            token = link(self.grant["token"], compact({"scope": scope}))
+            form = (b'--b\r\nContent-Disposition: form-data; name="metadata"; filename="m"\r\n\r\n'
+                    b'{"path":"/tmp/shared/up$SECRET"}\r\n--b\r\nContent-Disposition: form-data; name="file"; '
+                    b'filename="f"\r\n\r\nx\r\n--b--\r\n')
+            for method, path, body, kind in (
+                    ("GET", "/files/info?path=$SECRET", None, None), ("GET", "/files/download?path=${SECRET}", None, None),
+                    ("GET", "/files/search?path=/tmp/shared/$SECRET&pattern=*", None, None),
+                    ("POST", "/directories", {"/tmp/shared/$SECRET": {}}, None),
+                    ("POST", "/files/mv", [{"src": "/tmp/shared/a", "dest": "/tmp/shared/$SECRET"}], None),
+                    ("POST", "/files/upload", form, "multipart/form-data; boundary=b")):
+                reply = self.ask(method, path, body, token, {"Content-Type": kind} if kind else None)
+                self.assertEqual(reply.status, 403, (path, reply))
+                self.assertNotIn(b"hunter2", reply.body)
+            self.assertNotIn(b"hunter2", self.ask("GET", "/directories/list?path=/tmp/shared", None, token).body)
+        self.assertEqual(self.ask("GET", "/files/info?path=~", None, token).status, 200)
+        self.assertEqual(self.ask("POST", "/directories", {"/tmp/shared/$SECRET": {}}).status, 200)
 
 
 if __name__ == "__main__":

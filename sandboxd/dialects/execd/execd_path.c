@@ -112,11 +112,28 @@ struct place {
     struct registry *registry;
     const char *sandbox_id;
     uint32_t uid;
+    bool sees_variables; /* but HOME, which all do */
+    bool *was_denied;
 };
+
+/* A variable may be a secret, and comes to light in errors and in names that are made of it: whoever may run something
+ * could print it. */
+static bool sees_variables(const struct http_request *request)
+{
+    static const char *const VERBS[] = {"process", "code", "shell"};
+    for (size_t i = 0; i < sizeof VERBS / sizeof *VERBS; i++)
+        if (scope_allows(&caller_of(request)->claims.scopes, VERBS[i]))
+            return true;
+    return false;
+}
 
 static bool find_variable(const void *cookie, const char *name, char *to, size_t size)
 {
     const struct place *place = cookie;
+    if (!place->sees_variables && strcmp(name, "HOME") != 0) {
+        *place->was_denied = true;
+        return false;
+    }
     if (registry_variable(place->registry, place->sandbox_id, name, to, size))
         return true;
     const char *value = command_default_variable(name, place->uid);
@@ -126,8 +143,15 @@ static bool find_variable(const void *cookie, const char *name, char *to, size_t
 char *execd_path(const struct http_request *request, const char *given, struct error *err)
 {
     char workdir[FRONT_LAUNCHER_PATH_BYTES] = "/";
+    bool was_denied = false;
     struct place place = {.registry = sandboxes_registry(plane_of(request)->sandboxes),
-                          .sandbox_id = caller_of(request)->claims.sandbox_id};
+                          .sandbox_id = caller_of(request)->claims.sandbox_id,
+                          .sees_variables = sees_variables(request),
+                          .was_denied = &was_denied};
     (void)!registry_start_of(place.registry, place.sandbox_id, workdir, &place.uid);
-    return execd_path_resolve(given, workdir, find_variable, &place, err);
+    char *path = execd_path_resolve(given, workdir, find_variable, &place, err);
+    if (was_denied)
+        error_set(err, ERROR_CAPABILITY_DENIED,
+                  "path: variables of the sandbox other than HOME need scope process, code or shell");
+    return path;
 }
