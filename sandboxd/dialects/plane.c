@@ -222,6 +222,22 @@ static bool add_deed(const struct http_request *request, const struct spool_reco
     return spool_add(plane_of(request)->spool, &record, err);
 }
 
+void plane_append_shown(struct text *to, const char *text, size_t most)
+{
+    size_t end = to->length + most;
+    for (; *text && to->length + 6 < end; text++) {
+        unsigned char c = (unsigned char)*text;
+        bool is_plain =
+            (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || strchr("/._-~+@,", c);
+        if (is_plain)
+            text_append(to, text, 1);
+        else
+            text_append_format(to, "%%%02X", c);
+    }
+    if (*text)
+        text_append_string(to, "...");
+}
+
 bool plane_audit(const struct http_request *request, struct error *err, const char *action, const char *detail, ...)
 {
     char text[SPOOL_DETAIL_MAX];
@@ -251,10 +267,12 @@ static void describe_start(const struct plane *plane, const struct process_deed 
     char title[SPOOL_COMMAND_MAX + 1] = "";
     if (!plane->omit_argv)
         command_title(command, title, sizeof title);
-    (void)snprintf(to, size, "id=%s cwd=%.*s%s timeout_ms=%llu stdin=%zu arguments=%zu%s%s", deed->process_id, CWD_MAX,
-                   command->cwd ? command->cwd : "", command->as_root ? " user=root" : "",
-                   (unsigned long long)command->timeout_ms, command->input_size, command->argument_count,
-                   plane->omit_argv ? "" : " command=", title);
+    AUTO_TEXT cwd = {0};
+    text_append_string(&cwd, "cwd=");
+    plane_append_shown(&cwd, command->cwd ? command->cwd : "", CWD_MAX);
+    (void)snprintf(to, size, "id=%s %s%s timeout_ms=%llu stdin=%zu arguments=%zu%s%s", deed->process_id, cwd.data,
+                   command->as_root ? " user=root" : "", (unsigned long long)command->timeout_ms, command->input_size,
+                   command->argument_count, plane->omit_argv ? "" : " command=", title);
 }
 
 static struct metrics_counter *counter_of(struct plane_counts *counts, const char *action)

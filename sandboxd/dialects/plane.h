@@ -51,11 +51,11 @@ struct plane {
     void (*beat)(void *context); /* a heartbeat is to go at once; any thread */
     void *beat_context;
     struct plane_previews previews;
-    bool metrics_open;     /* the node's /metrics is for everybody */
-    int pressure[3];       /* of /proc/pressure/{cpu,memory,io}; -1 or 0: none */
+    bool metrics_open; /* the node's /metrics is for everybody */
+    int pressure[3];   /* of /proc/pressure/{cpu,memory,io}; -1 or 0: none */
     struct plane_counts counts;
-    struct execd_terminals *terminals; /* of OpenSandbox's clients */
-    struct policy_relay *policy_relay; /* NULL: without a negotiator; set before the first request */
+    struct execd_terminals *terminals;                 /* of OpenSandbox's clients */
+    struct policy_relay *policy_relay;                 /* NULL: without a negotiator; set before the first request */
     struct port_pool *port_pools[SANDBOXES_LOOPS_MAX]; /* each belongs to its loop; NULL before and after */
     /** Judges a token that came behind the head, on a route that takes HTTP_LATER, as one in the head would have been,
      *  and makes its claims the request's identity. With an identity there already it must be of the same sandbox,
@@ -79,6 +79,10 @@ static inline const struct caller *caller_of(const struct http_request *request)
 {
     return http_request_identity(request);
 }
+
+/** At most `most` bytes of a client's text as the value of a key in a record's detail: what could begin another pair or
+ * a line is %XX, "..." stands for what was cut. */
+void plane_append_shown(struct text *to, const char *text, size_t most);
 
 /** Records a deed in the spool before it is done: who by which token and links, and `detail`, which holds key=value
  * pairs. False: it could not be; then the deed must not be done, and DISK_FULL is what the client is told. */

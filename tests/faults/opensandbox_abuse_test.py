@@ -165,6 +165,24 @@ forge({'stdout': {'run': '', 'text': 'begin' + '\n' * (7 << 20) + 'end'}})
         self.assertEqual(self.ask("GET", "/files/info?path=~", None, token).status, 200)
         self.assertEqual(self.ask("POST", "/directories", {"/tmp/shared/$SECRET": {}}).status, 200)
 
+    def test_a_folder_s_name_forges_no_record(self):
+        folder = "/tmp/x user=root timeout_ms=9 command=forged\nid=forged"
+        self.assertEqual(self.ask("POST", "/directories", {folder: {}}).status, 200)
+        self.assertEqual(self.ask("POST", "/command", {"command": "echo marked", "cwd": folder}).status, 200)
+        session = self.ask("POST", "/session", {"cwd": folder}).json["session_id"]
+        self.assertEqual(self.ask("POST", f"/session/{session}/run", {"command": "echo marked", "cwd": folder}).status, 200)
+        self.ask("DELETE", "/session/" + session)
+        sandbox = urllib.parse.urlsplit(self.base).path.split("/")[2]
+
+        def records():
+            found = self.deployment.request("GET", f"/audit?sandbox={sandbox}&limit=1000").json["records"]
+            found = [one for one in found if "%20user%3Droot" in one["detail"] or "user=root" in one["detail"]]
+            return found if {"mkdir", "exec", "code.start", "code.run"} <= {one["action"] for one in found} else None
+        self.until(records)
+        for record in records():
+            self.assertNotIn(" user=root", record["detail"])
+            self.assertNotIn("id=forged", record["detail"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -9,6 +9,8 @@
 
 #define KERNELSPEC "jupyter:"
 
+enum { CWD_SHOWN = 1024 }; /* bytes in a record */
+
 /* ---- names ---- */
 
 bool execd_is_session(const struct kernel_view *view)
@@ -169,8 +171,14 @@ static bool record_run(const struct http_request *request, const struct execd_or
     const struct kernel_code *code = &order->code;
     size_t kept = code->size < SPOOL_COMMAND_MAX ? code->size : SPOOL_COMMAND_MAX;
     kept = plane_of(request)->omit_argv ? 0 : text_utf8_prefix(code->code, kept);
-    return plane_audit(request, err, "code.run", "kernel=%s timeout_ms=%llu size=%zu%s%.*s", order->id,
-                       (unsigned long long)code->timeout_ms, code->size, kept ? " code=" : "", (int)kept, code->code);
+    AUTO_TEXT cwd = {0};
+    if (code->cwd) {
+        text_append_string(&cwd, " cwd=");
+        plane_append_shown(&cwd, code->cwd, CWD_SHOWN);
+    }
+    return plane_audit(request, err, "code.run", "kernel=%s timeout_ms=%llu size=%zu%s%s%.*s", order->id,
+                       (unsigned long long)code->timeout_ms, code->size, code->cwd ? cwd.data : "",
+                       kept ? " code=" : "", (int)kept, code->code);
 }
 
 void execd_run_code(struct http_request *request, const struct execd_order *order)

@@ -32,25 +32,9 @@ bool files_request_check_path(const char *path, const char *name, struct error *
     return true;
 }
 
-static void append_encoded(struct text *to, const char *path, size_t max)
-{
-    size_t end = to->length + max;
-    for (; *path && to->length + 6 < end; path++) {
-        unsigned char c = (unsigned char)*path;
-        bool is_plain =
-            (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || strchr("/._-~+@,", c);
-        if (is_plain)
-            text_append(to, path, 1);
-        else
-            text_append_format(to, "%%%02X", c);
-    }
-    if (*path)
-        text_append_string(to, "...");
-}
-
 void files_request_append_shown(struct text *to, const char *path)
 {
-    append_encoded(to, path, AUDIT_PATH_BYTES);
+    plane_append_shown(to, path, AUDIT_PATH_BYTES);
 }
 
 void files_request_record_denial(const struct http_request *request, const char *path, const struct error *err)
@@ -74,7 +58,7 @@ const char *files_request_root(const struct http_request *request, enum scope_ve
     char granted[SCOPE_TEXT_BYTES];
     scope_format(&claims->scopes, granted);
     AUTO_TEXT shown = {0};
-    append_encoded(&shown, path, 80);
+    plane_append_shown(&shown, path, 80);
     error_set(err, ERROR_CAPABILITY_DENIED, "%s is needed at %s; the token grants %.100s", needed, shown.data,
               granted[0] ? granted : "nothing");
     files_request_record_denial(request, path, err);
@@ -176,7 +160,7 @@ static void append_user(struct text *to, const char *key, const char *name)
     if (!name || name[0] == 0)
         return;
     text_append_format(to, " %s=", key);
-    append_encoded(to, name, 3 * FRONT_FILES_USER_MAX + 8);
+    plane_append_shown(to, name, 3 * FRONT_FILES_USER_MAX + 8);
 }
 
 char *files_request_detail(const struct files_request *asked, const char *more)
