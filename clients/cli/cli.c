@@ -319,6 +319,22 @@ char *cli_sandbox(const struct place *place, const char *given, const char *thre
     return remote_sandbox_of_thread(place, leasing, err);
 }
 
+char *cli_sandbox_thread(const struct place *place, const char *given, const char *thread, struct error *err)
+{
+    if (!given)
+        return cli_thread(thread);
+    AUTO_FREE char *id = remote_sandbox_find(place, given, err);
+    json_t *sandbox = id ? remote_sandbox_show(place, id, err) : NULL;
+    if (!sandbox)
+        return NULL;
+    const char *first = json_string_value(json_array_get(json_object_get(sandbox, "threads"), 0));
+    char *leasing = memory_string(first);
+    json_decref(sandbox);
+    if (!leasing)
+        error_set(err, ERROR_GONE, "no thread uses sandbox %s any more", given);
+    return leasing;
+}
+
 char *cli_sibling(const char *name, struct error *err)
 {
     AUTO_FREE char *path = program_beside(name);

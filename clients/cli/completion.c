@@ -222,6 +222,7 @@ static const struct operands {
     const struct named *named;
     const char *words; /* also these */
 } OPERANDS[] = {{"rm", NULL, &SANDBOXES, NULL},
+                {"ps", NULL, &SANDBOXES, NULL},
                 {"top", NULL, &SANDBOXES, NULL},
                 {"limits", NULL, &SANDBOXES, NULL},
                 {"net", NULL, NULL, "allow none public"},

@@ -1,4 +1,4 @@
-/** ps.c - `parley ps`: the processes of a thread's sandbox. */
+/** ps.c - `parley ps`: the processes of a sandbox. */
 #include "clients/cli/cli.h"
 
 #include "clients/c/call.h"
@@ -10,9 +10,9 @@
 #include <string.h>
 
 static const char HELP[] =
-    "usage: parley ps [--thread T]\n\n"
-    "Lists the commands and terminals started in the thread's sandbox (running, and ended less than 10 minutes "
-    "ago).\n\n"
+    "usage: parley ps [SANDBOX] [--thread T]\n\n"
+    "Lists the commands and terminals started in a sandbox (a name or id; default: the thread's): those that run, and\n"
+    "those that ended less than 10 minutes ago.\n\n"
     "  --thread T         the conversation (default: the current folder's own)\n" CLI_COMMON_HELP;
 
 static bool fetch(const struct grant *grant, json_t **reply, struct error *err)
@@ -66,14 +66,19 @@ int ps_main(int argc, char *argv[])
         if (!cli_common(&common, option, HELP) && option == 't')
             given = optarg;
     }
-    if (optind < argc)
-        return cli_usage("ps", "unexpected word \"%s\"", argv[optind]);
+    const char *sandbox = argv[optind];
+    if (sandbox && optind + 1 < argc)
+        return cli_usage("ps", "unexpected word \"%s\": one sandbox at a time", argv[optind + 1]);
+    if (sandbox && given)
+        return cli_usage("ps", "give a sandbox or a --thread, not both");
     AUTO_PLACE place = {0};
     if (!cli_place(&place, &common))
         return CLI_FAILED;
-    AUTO_FREE char *thread = cli_thread(given);
     struct error err = {0};
     json_t *reply = NULL;
+    AUTO_FREE char *thread = cli_sandbox_thread(&place, sandbox, given, &err);
+    if (!thread)
+        return cli_fail_usual(&err, CLI_FAILED);
     if (!list(&place, thread, &reply, &err))
         return cli_fail(&err,
                         err.kind == ERROR_NOT_FOUND ? "this thread has no sandbox yet: `parley run` makes one" : NULL,

@@ -128,27 +128,10 @@ static bool show_on(const struct top_options *options, struct grant *grant, cons
     return false;
 }
 
-/* A thread that leases the sandbox: what it uses is told to who may use it. The caller frees; NULL with err. */
-static char *thread_of(const struct top_options *options, const struct place *place, struct error *err)
-{
-    if (!options->sandbox)
-        return cli_thread(options->thread);
-    AUTO_FREE char *id = remote_sandbox_find(place, options->sandbox, err);
-    json_t *sandbox = id ? remote_sandbox_show(place, id, err) : NULL;
-    if (!sandbox)
-        return NULL;
-    const char *first = json_string_value(json_array_get(json_object_get(sandbox, "threads"), 0));
-    char *thread = memory_string(first);
-    json_decref(sandbox);
-    if (!thread)
-        error_set(err, ERROR_GONE, "no thread uses sandbox %s any more", options->sandbox);
-    return thread;
-}
-
 static int show_one(const struct top_options *options, const struct place *place)
 {
     struct error err = {0};
-    AUTO_FREE char *thread = thread_of(options, place, &err);
+    AUTO_FREE char *thread = cli_sandbox_thread(place, options->sandbox, options->thread, &err);
     const struct grant_request request = {.thread = thread, .mode = "attach_only"};
     AUTO_GRANT grant = {0};
     if (!thread || !grant_get(&grant, place, &request, &err))

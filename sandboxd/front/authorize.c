@@ -167,7 +167,7 @@ static bool look_first(struct http_request *request, const struct http_route *ro
 {
     const char *token = http_request_credential(request);
     if (!token) {
-        error_set(err, ERROR_UNAUTHENTICATED, "a capability is needed: Authorization: Bearer <token>");
+        error_set(err, ERROR_UNAUTHENTICATED, "a capability is needed: Authorization: Bearer, or the headers of its endpoint");
         return refuse(request, NULL, "no_token", err);
     }
     struct caller *caller = judge(request, token, err);

@@ -35,7 +35,7 @@ void freeze_free(struct freeze *freeze)
 static bool refuse(const char *incident, struct error *refusal)
 {
     return error_set(refusal, ERROR_FROZEN,
-                     "nothing is issued while incident %.40s is open; ask the operators of this deployment", incident);
+                     "nothing is issued or changed while incident %.40s is open; ask the operators of this deployment", incident);
 }
 
 struct sought {
