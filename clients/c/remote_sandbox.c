@@ -8,6 +8,8 @@
 #include "shared/base/random.h"
 #include "shared/base/text.h"
 
+#include <string.h>
+
 static const unsigned SNAPSHOT_MS = 600000;
 
 static bool is_over(const json_t *sandbox)
@@ -40,6 +42,11 @@ static char *find(const struct place *place, const struct called *called, const 
 {
     if (random_is_id(given, called->prefix))
         return memory_string(given);
+    if (strchr(given, '_')) { /* no name has one */
+        error_set(err, ERROR_NOT_FOUND, "no such %s; an id looks like %s_ and 20 of a-z0-9", called->kind,
+                  called->prefix);
+        return NULL;
+    }
     AUTO_TEXT path = {0};
     text_append_format(&path, "/%s", called->what);
     negotiator_query(&path, "name", given);

@@ -130,8 +130,7 @@ char *cli_sandbox(const struct place *place, const char *given, const char *thre
 
 /** A thread that leases the sandbox `given` (a name or id): its capability is for who may use it; without one `thread`,
  *  or the current folder's. The caller frees; NULL with err. */
-char *cli_sandbox_thread(const struct place *place, const char *given, const char *thread,
-                         struct error *err) MUST_USE;
+char *cli_sandbox_thread(const struct place *place, const char *given, const char *thread, struct error *err) MUST_USE;
 
 /** Full path of a program that is installed beside this one; the caller frees. ERROR_NOT_FOUND. */
 char *cli_sibling(const char *name, struct error *err) MUST_USE;

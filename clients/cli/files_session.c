@@ -227,19 +227,30 @@ static void on_note(void *cookie, const char *sentence)
     fprintf(stderr, "parley: %s\n", sentence);
 }
 
+/* A sandbox that is named is met by a thread that leases it already: the folder's own may have another, and would be
+   one more that keeps this one alive. Where that cannot be learnt, as ever. The caller frees. */
+static char *thread_of(const struct place *place, const struct files_options *options, const char *sandbox)
+{
+    struct error none = {0};
+    bool is_named = sandbox && *sandbox && !options->thread && !place->capability;
+    char *thread = is_named ? cli_sandbox_thread(place, sandbox, NULL, &none) : NULL;
+    return thread ? thread : cli_thread(options->thread);
+}
+
 bool files_session_open(struct files_session *session, const struct files_options *options, const char *sandbox,
                         struct error *err)
 {
     session->progress.is_shown = !options->quiet && !options->common.json && isatty(STDERR_FILENO);
-    session->thread = cli_thread(options->thread);
+    if (!place_load(&session->place, options->common.url, err))
+        return false;
+    session->thread = thread_of(&session->place, options, sandbox);
     session->sandbox = memory_string(sandbox && *sandbox ? sandbox : "auto");
     session->request = (struct grant_request){.thread = session->thread,
                                               .sandbox = session->sandbox,
                                               .sandbox_required = sandbox && *sandbox, /* another's file is not meant */
                                               .scopes = options->scopes,
                                               .mode = options->attach_only ? "attach_only" : NULL};
-    if (!place_load(&session->place, options->common.url, err) ||
-        !grant_get(&session->grant, &session->place, &session->request, err))
+    if (!grant_get(&session->grant, &session->place, &session->request, err))
         return false;
     cli_tell_grant(&session->grant, false);
     struct remote_files_use use = {.grant = &session->grant,

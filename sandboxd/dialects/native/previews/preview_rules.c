@@ -36,7 +36,8 @@ bool preview_label_parse(struct preview_label *label, const char *text, struct e
     else if (is_label)
         is_label = take_label(&made, text, (size_t)(first - text), first + 1, strlen(first + 1));
     if (!is_label)
-        return error_set(err, ERROR_NOT_FOUND, "a preview's host is PORT-SANDBOX or SANDBOX-PORT, with - for _: 3000-sbx-1a2b");
+        return error_set(err, ERROR_NOT_FOUND,
+                         "a preview's host is PORT-SANDBOX or SANDBOX-PORT, with - for _: 3000-sbx-1a2b");
     *label = made;
     return true;
 }

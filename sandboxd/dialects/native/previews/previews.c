@@ -131,7 +131,8 @@ static bool judge_cookies(struct visit *visit, struct error *err)
     const struct plane *plane = plane_of(visit->request);
     const char *at = http_request_header(visit->request, "cookie");
     size_t size;
-    error_set(err, ERROR_UNAUTHENTICATED, "a preview needs its link (parley url %u), or the headers of its endpoint", visit->of.port);
+    error_set(err, ERROR_UNAUTHENTICATED, "a preview needs its link (parley url %u), or the headers of its endpoint",
+              visit->of.port);
     unsigned tried = 0;
     for (const char *value; (value = preview_cookie_next(&at, preview_cookie_name(plane->previews.is_secure), &size)) &&
                             tried < COOKIES_TRIED;) {
