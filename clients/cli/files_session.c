@@ -228,13 +228,17 @@ static void on_note(void *cookie, const char *sentence)
 }
 
 /* A sandbox that is named is met by a thread that leases it already: the folder's own may have another, and would be
-   one more that keeps this one alive. Where that cannot be learnt, as ever. The caller frees. */
-static char *thread_of(const struct place *place, const struct files_options *options, const char *sandbox)
+ * one more that keeps this one alive. Where that cannot be learnt, as ever; NULL where there is none of the name. The
+ * caller frees. */
+static char *thread_of(const struct place *place, const struct files_options *options, const char *sandbox,
+                       struct error *err)
 {
-    struct error none = {0};
     bool is_named = sandbox && *sandbox && !options->thread && !place->capability;
-    char *thread = is_named ? cli_sandbox_thread(place, sandbox, NULL, &none) : NULL;
-    return thread ? thread : cli_thread(options->thread);
+    char *thread = is_named ? cli_sandbox_thread(place, sandbox, NULL, err) : NULL;
+    if (thread || (is_named && err->kind == ERROR_NOT_FOUND))
+        return thread;
+    *err = (struct error){0};
+    return cli_thread(options->thread);
 }
 
 bool files_session_open(struct files_session *session, const struct files_options *options, const char *sandbox,
@@ -243,7 +247,9 @@ bool files_session_open(struct files_session *session, const struct files_option
     session->progress.is_shown = !options->quiet && !options->common.json && isatty(STDERR_FILENO);
     if (!place_load(&session->place, options->common.url, err))
         return false;
-    session->thread = thread_of(&session->place, options, sandbox);
+    session->thread = thread_of(&session->place, options, sandbox, err);
+    if (!session->thread)
+        return false;
     session->sandbox = memory_string(sandbox && *sandbox ? sandbox : "auto");
     session->request = (struct grant_request){.thread = session->thread,
                                               .sandbox = session->sandbox,
