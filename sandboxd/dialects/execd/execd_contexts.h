@@ -38,10 +38,11 @@ void execd_remove(struct http_request *request, const char *id);
  * which answers; later, or at once. What is no context is a command's matter: without scope process it is refused. */
 void execd_interrupt(struct http_request *request, const char *id, void (*other)(struct http_request *request));
 
-/** Records code.run and runs `code` in the context (execd_cell.h); it answers. `id` is borrowed. */
+/** What is to be run, all of it borrowed. */
 struct execd_order {
-    const char *id;
+    const char *id; /* of the context; one that is not there is 500 */
     enum execd_cell_kind kind;
     struct kernel_code code;
 };
+/** Records code.run and runs it (execd_cell.h), which answers the request. On its loop. */
 void execd_run_code(struct http_request *request, const struct execd_order *order);

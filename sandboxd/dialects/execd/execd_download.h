@@ -3,4 +3,5 @@
 
 #include "shared/http/server.h"
 
+/** Handles the route, with scope fs:ro; answers. On the request's loop. */
 void execd_download(struct http_request *request);

@@ -12,12 +12,14 @@
 /** An event with a text, any bytes: what is no UTF-8 becomes U+FFFD. Type "init": the id of what runs; "stdout",
  * "stderr", "status". */
 void execd_event_text(struct text *to, const char *type, const void *text, size_t size);
+/** Keeps the connection alive; says nothing. */
 void execd_event_ping(struct text *to);
 /** A line of output: an empty one is told as "\n". */
 void execd_event_line(struct text *to, enum output_stream stream, const void *line, size_t size);
 /** `traceback` has `count` texts; any bytes. */
 void execd_event_error(struct text *to, const char *name, const char *value, const char *const *traceback,
                        size_t count);
+/** It ended well, after so many ms. */
 void execd_event_complete(struct text *to, uint64_t execution_ms);
 /** A value by type of content; takes the reference of `results`, an object of strings. */
 void execd_event_result(struct text *to, json_t *results);
@@ -27,8 +29,8 @@ void execd_event_count(struct text *to, int64_t execution_count);
  *  signal, or its timeout) as value. Either, never both. */
 void execd_event_end(struct text *to, const struct process_end *end);
 
-/** "exit status 3", "signal: killed". */
 #define EXECD_END_BYTES 64
+/** How a command ended: "exit status 3", "signal: killed". */
 void execd_end_text(const struct process_end *end, char to[static EXECD_END_BYTES]);
 /** 0..255; -1 by a signal. */
 int execd_end_code(const struct process_end *end) MUST_USE;

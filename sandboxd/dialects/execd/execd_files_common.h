@@ -15,6 +15,7 @@ struct execd_place {
     const char *root; /* the identity's */
 };
 
+/** Frees what is in it; it may be all zero. */
 void execd_place_done(struct execd_place *place);
 
 /** Of a path as the client wrote it (execd_path.h). INVALID; CAPABILITY_DENIED, recorded. The caller calls done. */

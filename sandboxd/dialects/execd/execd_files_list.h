@@ -3,6 +3,7 @@
 
 #include "shared/http/server.h"
 
-/** GET /files/search and GET /directories/list. */
+/** Handles GET /files/search; answers. */
 void execd_files_search(struct http_request *request);
+/** Handles GET /directories/list; answers. */
 void execd_files_list(struct http_request *request);

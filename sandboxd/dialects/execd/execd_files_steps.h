@@ -27,7 +27,9 @@ struct execd_steps {
     struct text shown;
 };
 
+/** None yet; the caller owns them. */
 struct execd_steps *execd_steps_new(struct http_request *request) MUST_USE;
+/** With all it owns, where they were not started. */
 void execd_steps_free(struct execd_steps *steps);
 
 /** One more, with its path in `asked`: NULL with INVALID, CAPABILITY_DENIED, TOO_LARGE (over a thousand, or over

@@ -18,6 +18,7 @@ struct execd_lines {
     bool after_cr;
 };
 
+/** Frees what is in it. */
 void execd_lines_done(struct execd_lines *lines);
 
 /** Takes of `data` what the next line needs: how many bytes in *used, at least one of a `size` over 0. True: *line is

@@ -37,15 +37,18 @@ struct pty {
 
 /** A frame of text; nothing when it is over. Takes the reference. */
 void pty_send_json(struct pty *pty, json_t *object);
+/** {"type": "error"} with a code and a sentence, any bytes; nothing when it is over. */
 void pty_send_error(struct pty *pty, const char *code, const char *message);
-/** The open socket of that cookie (call_of) on this loop; NULL. */
+/** The open socket of that cookie (pty_call_of) on this loop; NULL. */
 struct pty *pty_find(void *cookie) MUST_USE;
 /** The command's size as its client asked for it last, if it did. */
 void pty_resize(struct pty *pty);
+/** A verb on its process; `done` gets what pty_find takes. */
 struct process_call pty_call_of(const struct pty *pty,
                                 void (*done)(void *cookie, const struct verb_answer *answer)) MUST_USE;
-/** Around whatever may end it; `leave` may free it. */
+/** Before whatever may end it: it is not freed before pty_leave. */
 void pty_enter(struct pty *pty);
+/** Behind it: frees what is over. */
 void pty_leave(struct pty *pty);
 
 /* ---- execd_pty_input.c ---- */

@@ -14,4 +14,5 @@ struct execd_run;
 /** Takes charge of the request's answer, of the command that will be known as `id` (copied). The follower in it is to
  * be handed to process_exec at once. A client that leaves stops nothing. */
 struct execd_run *execd_run_new(struct http_request *request, const char *id, enum execd_run_kind kind) MUST_USE;
+/** Borrowed; until it is handed on. */
 struct follower *execd_run_follower(struct execd_run *run) MUST_USE;

@@ -29,6 +29,7 @@ struct execd_stream *execd_stream_new(struct http_request *request, int64_t expi
 
 /** Starts the reply, with "init" of `id` and the first ping. */
 void execd_stream_begin(struct execd_stream *stream, const char *id);
+/** Whether the reply was started: an error has no status of its own any more. */
 bool execd_stream_has_begun(const struct execd_stream *stream) MUST_USE;
 
 /** Where the next events go (execd_events.h), after execd_stream_begin. */

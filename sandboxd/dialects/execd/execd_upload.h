@@ -5,4 +5,5 @@
 
 #include "shared/http/server.h"
 
+/** Handles the route, with scope fs:rw; answers. On the request's loop. */
 void execd_upload(struct http_request *request);
