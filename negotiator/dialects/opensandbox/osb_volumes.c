@@ -1,5 +1,6 @@
 /* osb_volumes.c - volumes: host is a folder that the node gives, pvc a named volume. */
 #include "negotiator/dialects/opensandbox/osb_codes.h"
+#include "negotiator/dialects/opensandbox/osb_json.h"
 #include "negotiator/dialects/opensandbox/osb_quantity.h"
 #include "negotiator/dialects/opensandbox/osb_wish.h"
 #include "shared/base/text.h"
@@ -7,18 +8,6 @@
 #include <string.h>
 
 enum { LABEL_MAX_BYTES = 63 };
-
-static json_t *given(const json_t *object, const char *name)
-{
-    json_t *value = json_object_get(object, name);
-    return value && !json_is_null(value) ? value : NULL;
-}
-
-static const char *text_of(const json_t *value)
-{
-    const char *text = json_string_value(value);
-    return text && strlen(text) == json_string_length(value) ? text : NULL;
-}
 
 static bool is_label(const char *text)
 {
@@ -29,7 +18,7 @@ static bool is_label(const char *text)
 
 static bool read_switch(const json_t *object, const char *name, bool missing, bool *to, struct osb_refusal *refusal)
 {
-    const json_t *value = given(object, name);
+    const json_t *value = osb_given(object, name);
     *to = value ? json_is_true(value) : missing;
     return value == NULL || json_is_boolean(value) ||
            osb_refusal_set(refusal, OSB_INVALID, ERROR_INVALID, "volumes: %s must be true or false", name);
@@ -37,7 +26,7 @@ static bool read_switch(const json_t *object, const char *name, bool missing, bo
 
 static bool read_host(json_t *to, const json_t *host, struct osb_refusal *refusal)
 {
-    const char *path = text_of(given(host, "path"));
+    const char *path = osb_text_of(osb_given(host, "path"));
     json_object_set_new(to, "kind", json_string("host"));
     json_object_set_new(to, "source", json_string(path ? path : ""));
     return (path && path[0] == '/') ||
@@ -48,7 +37,7 @@ static bool read_host(json_t *to, const json_t *host, struct osb_refusal *refusa
 /* What it takes to make one is asked where there is none; what does not fit stays what it was. */
 static bool read_claim(json_t *to, const json_t *claim, struct osb_refusal *refusal)
 {
-    const char *name = text_of(given(claim, "claimName")), *storage = text_of(given(claim, "storage"));
+    const char *name = osb_text_of(osb_given(claim, "claimName")), *storage = osb_text_of(osb_given(claim, "storage"));
     int64_t size_mb = 0;
     bool creates, ends;
     if (!wanted_is_volume(name))
@@ -61,7 +50,7 @@ static bool read_claim(json_t *to, const json_t *claim, struct osb_refusal *refu
     if (ends)
         return osb_refusal_set(refusal, OSB_NOT_SUPPORTED, ERROR_INVALID,
                                "volumes: a named volume outlives its sandboxes here (deleteOnSandboxTermination)");
-    if (given(claim, "storage") && (!storage || !osb_quantity_mib(storage, &size_mb)))
+    if (osb_given(claim, "storage") && (!storage || !osb_quantity_mib(storage, &size_mb)))
         return osb_refusal_set(refusal, OSB_INVALID, ERROR_INVALID,
                                "volumes: pvc.storage must be an amount like \"1Gi\"");
     json_object_set_new(to, "kind", json_string("named"));
@@ -74,7 +63,8 @@ static bool read_claim(json_t *to, const json_t *claim, struct osb_refusal *refu
 
 static bool read_backend(json_t *to, const json_t *volume, struct osb_refusal *refusal)
 {
-    const json_t *host = given(volume, "host"), *claim = given(volume, "pvc"), *bucket = given(volume, "ossfs");
+    const json_t *host = osb_given(volume, "host"), *claim = osb_given(volume, "pvc"),
+                 *bucket = osb_given(volume, "ossfs");
     if ((host != NULL) + (claim != NULL) + (bucket != NULL) != 1)
         return osb_refusal_set(refusal, OSB_VOLUME_BACKEND, ERROR_INVALID,
                                "volumes: each must have exactly one of host and pvc");
@@ -86,10 +76,11 @@ static bool read_backend(json_t *to, const json_t *volume, struct osb_refusal *r
 
 static bool read_paths(json_t *to, const json_t *volume, struct osb_refusal *refusal)
 {
-    const char *path = text_of(given(volume, "mountPath")), *sub_path = text_of(given(volume, "subPath"));
+    const char *path = osb_text_of(osb_given(volume, "mountPath")),
+               *sub_path = osb_text_of(osb_given(volume, "subPath"));
     if (!path || path[0] != '/')
         return osb_refusal_set(refusal, OSB_VOLUME_PATH, ERROR_INVALID, "volumes: mountPath must be an absolute path");
-    if (given(volume, "subPath") && (!sub_path || sub_path[0] == '/'))
+    if (osb_given(volume, "subPath") && (!sub_path || sub_path[0] == '/'))
         return osb_refusal_set(refusal, OSB_VOLUME_SUB_PATH, ERROR_INVALID,
                                "volumes: subPath must be a relative path without ..");
     json_object_set_new(to, "path", json_string(path));
@@ -100,7 +91,7 @@ static bool read_paths(json_t *to, const json_t *volume, struct osb_refusal *ref
 static bool read_one(json_t *to, const json_t *volume, struct osb_refusal *refusal)
 {
     bool read_only;
-    if (!is_label(text_of(given(volume, "name"))))
+    if (!is_label(osb_text_of(osb_given(volume, "name"))))
         return osb_refusal_set(refusal, OSB_VOLUME_NAME, ERROR_INVALID,
                                "volumes: name must be 1 to 63 of a-z0-9-, not beginning or ending with '-'");
     json_object_set_new(to, "size_mb", json_integer(0));

@@ -2,6 +2,7 @@
 
 #include "negotiator/dialects/opensandbox/opensandbox.h"
 #include "negotiator/dialects/opensandbox/osb_codes.h"
+#include "negotiator/dialects/opensandbox/osb_json.h"
 #include "negotiator/dialects/opensandbox/osb_network.h"
 #include "negotiator/dialects/opensandbox/osb_quantity.h"
 #include "negotiator/dialects/opensandbox/osb_shown.h"
@@ -12,19 +13,6 @@
 #include <sys/utsname.h>
 
 enum { TIMEOUT_MIN_S = 60, ANSWER_BYTES = 200 };
-
-static const json_t *given(const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-    return value && !json_is_null(value) ? value : NULL;
-}
-
-/* A text without a NUL in it. */
-static const char *text_of(const json_t *value)
-{
-    const char *text = json_string_value(value);
-    return text && strlen(text) == json_string_length(value) ? text : NULL;
-}
 
 static bool invalid(struct osb_refusal *refusal, const char *must)
 {
@@ -108,7 +96,7 @@ static bool refuse_image(const json_t *templates, const char *uri, struct osb_re
 static bool read_image(struct wanted *wanted, const json_t *image, const struct osb_defaults *defaults,
                        struct osb_refusal *refusal)
 {
-    const char *uri = text_of(given(image, "uri"));
+    const char *uri = osb_text_of(osb_given(image, "uri"));
     if (!uri || uri[0] == '\0' || strlen(uri) > WANTED_ORIGIN_TEXT_BYTES)
         return invalid(refusal, "image must be {\"uri\"}, a text of 1 to 512 bytes");
     bool is_template =
@@ -122,13 +110,13 @@ static bool read_image(struct wanted *wanted, const json_t *image, const struct 
 static bool read_start(struct wanted *wanted, const json_t *body, const struct osb_defaults *defaults,
                        struct osb_refusal *refusal)
 {
-    const json_t *image = given(body, "image"), *snapshot = given(body, "snapshotId");
+    const json_t *image = osb_given(body, "image"), *snapshot = osb_given(body, "snapshotId");
     if (!image == !snapshot)
         return invalid(refusal, "exactly one of image and snapshotId must be given");
     if (image)
         return read_image(wanted, image, defaults, refusal);
-    return (text_of(snapshot) && random_is_id(text_of(snapshot), "snp") &&
-            text_copy(wanted->snapshot, sizeof wanted->snapshot, text_of(snapshot))) ||
+    return (osb_text_of(snapshot) && random_is_id(osb_text_of(snapshot), "snp") &&
+            text_copy(wanted->snapshot, sizeof wanted->snapshot, osb_text_of(snapshot))) ||
            osb_refusal_set(refusal, OSB_NO_SNAPSHOT, ERROR_NOT_FOUND,
                            "no such snapshot; an id looks like snp_ and 20 of a-z0-9");
 }
@@ -144,12 +132,12 @@ static void set_entrypoint(struct wanted *wanted, const json_t *argv)
 
 static bool read_entrypoint(struct wanted *wanted, const json_t *body, struct osb_refusal *refusal)
 {
-    const json_t *argv = given(body, "entrypoint");
+    const json_t *argv = osb_given(body, "entrypoint");
     size_t i;
     const json_t *each;
     bool good = json_array_size(argv) > 0 || (argv == NULL && wanted->snapshot[0]);
     json_array_foreach (argv, i, each)
-        good = good && text_of(each);
+        good = good && osb_text_of(each);
     if (!good)
         return osb_refusal_set(refusal, OSB_INVALID_ENTRYPOINT, ERROR_INVALID,
                                "entrypoint must be a list of one or more texts, and goes with image");
@@ -188,7 +176,7 @@ static bool read_limit(struct resources *to, const char *name, const json_t *val
     for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++) {
         if (strcmp(name, amounts[i].name) != 0)
             continue;
-        const char *text = text_of(value);
+        const char *text = osb_text_of(value);
         return (text && amounts[i].read(text, amounts[i].to)) ||
                osb_refusal_set(refusal, OSB_INVALID, ERROR_INVALID,
                                "resourceLimits.%s must be an amount like \"500m\", \"2\", \"512Mi\" or \"1.5G\"", name);
@@ -215,7 +203,7 @@ static bool read_limits(struct wanted *wanted, const json_t *body, struct osb_re
 
 static bool read_timeout(struct wanted *wanted, const json_t *body, struct osb_refusal *refusal)
 {
-    const json_t *timeout = given(body, "timeout");
+    const json_t *timeout = osb_given(body, "timeout");
     if (timeout && (!json_is_integer(timeout) || json_integer_value(timeout) < TIMEOUT_MIN_S))
         return invalid(refusal, "timeout must be null, or a whole number of seconds, at least 60");
     wanted->max_lifetime_s = timeout ? json_integer_value(timeout) : LIFE_ENDLESS_S;
@@ -231,7 +219,7 @@ static bool read_env(struct wanted *wanted, const json_t *body, struct osb_refus
         return true;
     bool good = json_is_object(env);
     json_object_foreach (env, name, value)
-        good = good && text_of(value);
+        good = good && osb_text_of(value);
     if (!good)
         return invalid(refusal, "env must be an object of texts");
     wanted->env = json_deep_copy(env);
@@ -249,8 +237,9 @@ static const char *own_arch(void)
 /* Nodes are asked for nothing here: what runs this runs them, as no other is built or tested together. */
 static bool read_platform(struct wanted *wanted, const json_t *body, struct osb_refusal *refusal)
 {
-    const json_t *platform = given(body, "platform");
-    const char *os = text_of(json_object_get(platform, "os")), *arch = text_of(json_object_get(platform, "arch"));
+    const json_t *platform = osb_given(body, "platform");
+    const char *os = osb_text_of(json_object_get(platform, "os")),
+               *arch = osb_text_of(json_object_get(platform, "arch"));
     if (platform == NULL)
         return true;
     if (!text_equal(os, "linux") || !text_equal(arch, own_arch()))
@@ -278,7 +267,7 @@ static bool read_metadata(struct wanted *wanted, const json_t *body, struct osb_
 static bool read_network(struct wanted *wanted, const json_t *body, const struct osb_defaults *defaults,
                          struct osb_refusal *refusal)
 {
-    const json_t *policy = given(body, "networkPolicy");
+    const json_t *policy = osb_given(body, "networkPolicy");
     bool is_open = policy == NULL || (json_is_object(policy) && json_object_size(policy) == 0);
     refusal->code = OSB_INVALID;
     wanted->network =
@@ -295,7 +284,7 @@ static bool check_extensions(const json_t *body, struct osb_refusal *refusal)
     if (!json_is_object(extensions))
         return invalid(refusal, "extensions must be an object of texts");
     json_object_foreach (extensions, name, value) {
-        if (!text_of(value))
+        if (!osb_text_of(value))
             return invalid(refusal, "extensions must be an object of texts");
         if (strcmp(name, "poolRef") == 0) {
             refusal->status = 501;
@@ -311,7 +300,7 @@ static bool check_extensions(const json_t *body, struct osb_refusal *refusal)
 
 static bool check_rest(const json_t *body, struct osb_refusal *refusal)
 {
-    const json_t *secure = given(body, "secureAccess"), *proxy = given(body, "credentialProxy");
+    const json_t *secure = osb_given(body, "secureAccess"), *proxy = osb_given(body, "credentialProxy");
     if (secure && !json_is_boolean(secure))
         return invalid(refusal, "secureAccess must be true or false"); /* it is, whatever is asked */
     if (proxy && !json_is_object(proxy))
