@@ -6,7 +6,11 @@
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
 
+#include <sodium.h>
+#include <stdio.h>
 #include <string.h>
+
+enum { SECRET_BYTES = 2 * (CAPABILITY_ID_BYTES + 64) };
 
 /* One request, from here until `over`. */
 struct passage {
@@ -15,6 +19,7 @@ struct passage {
     struct loop *loop;
     uint64_t number;
     char sandbox_id[CAPABILITY_ID_BYTES];
+    char secret[SECRET_BYTES];
     uint16_t port;
     bool is_dialling, is_gone;
     bool is_connected; /* the connection is this request's */
@@ -125,6 +130,7 @@ static void pass(struct passage *passage, struct http_request *request, int fd, 
 {
     struct http_proxy_order order = passage->order;
     passage->is_connected = true;
+    order.secret = passage->secret;
     order.upstream = fd;
     order.kept_upstream = idle;
     order.answer_header = on_answer_header;
@@ -197,6 +203,16 @@ static struct loop_watch *find_idle(const struct passage *passage, const struct 
     return port_pool_take(pool_of(passage), passage->sandbox_id, passage->port);
 }
 
+/* What each capability of this sandbox begins with, in whole groups of base64: also one that another carrier than the
+ * judged one has is not the app's. */
+static void write_secret(const char *sandbox_id, char to[static SECRET_BYTES])
+{
+    char head[CAPABILITY_ID_BYTES + 64];
+    int length = snprintf(head, sizeof head, "{\"alg\":\"HS256\",\"typ\":\"JWT\",\"kid\":\"%s", sandbox_id);
+    sodium_bin2base64(to, SECRET_BYTES, (const uint8_t *)head, (size_t)(length - length % 3),
+                      sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+}
+
 static struct passage *new_passage(struct http_request *request, uint16_t port, const struct http_proxy_order *order)
 {
     struct passage *passage = memory_new(sizeof *passage);
@@ -206,6 +222,7 @@ static struct passage *new_passage(struct http_request *request, uint16_t port, 
     passage->number = http_request_number(request);
     passage->port = port;
     memcpy(passage->sandbox_id, caller_of(request)->claims.sandbox_id, sizeof passage->sandbox_id);
+    write_secret(passage->sandbox_id, passage->secret);
     return passage;
 }
 

@@ -24,6 +24,7 @@ void http_proxy_order_copy(struct http_proxy_order *to, const struct http_proxy_
     to->target = memory_string(from->target);
     to->host = memory_string(from->host);
     to->upstream_tls = memory_string(from->upstream_tls);
+    to->secret = memory_string(from->secret);
     to->body = from->body_replaced ? memory_copy(from->body != NULL ? from->body : "", from->body_size) : NULL;
     struct http_pair *headers = memory_array(from->header_count + 1, sizeof *headers);
     for (size_t i = 0; i < from->header_count; i++)
@@ -41,6 +42,7 @@ void http_proxy_order_done(struct http_proxy_order *order)
     free((char *)(uintptr_t)order->target);
     free((char *)(uintptr_t)order->host);
     free((char *)(uintptr_t)order->upstream_tls);
+    free((char *)(uintptr_t)order->secret);
     free((void *)(uintptr_t)order->body);
 }
 

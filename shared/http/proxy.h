@@ -18,6 +18,7 @@ struct http_proxy_order {
      * does a `pk_` key; X-Request-ID is this request's. */
     const struct http_pair *headers;
     size_t header_count;
+    const char *secret; /* headers that carry credentials do not go on when they hold this text; NULL: none */
     bool body_replaced; /* `body` goes on in place of the request's own, which must have been held */
     const void *body;
     size_t body_size;

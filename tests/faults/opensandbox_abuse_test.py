@@ -183,6 +183,28 @@ forge({'stdout': {'run': '', 'text': 'begin' + '\n' * (7 << 20) + 'end'}})
             self.assertNotIn(" user=root", record["detail"])
             self.assertNotIn("id=forged", record["detail"])
 
+    def test_no_capability_reaches_an_app(self):
+        """Also one that was not judged, as another carrier had one."""
+        app = ("import http.server as h\nclass E(h.BaseHTTPRequestHandler):\n    def do_GET(self):\n"
+               "        self.send_response(200); self.end_headers(); self.wfile.write(str(self.headers).encode())\n"
+               "h.ThreadingHTTPServer(('127.0.0.1', 8123), E).serve_forever()\n")
+        self.put("/tmp/app.py", app.encode())
+        self.deployment.exec(self.grant, cmd="exec python3 /tmp/app.py", detach=True)
+        narrow = link(self.grant["token"], compact({"scope": "port@8123"}))
+        base = self.grant["endpoints"]["http"]
+        look = {"X-EXECD-ACCESS-TOKEN": self.grant["token"]}
+        self.until(lambda: self.deployment.request("GET", base + "/port/8123/", headers=look).status == 200)
+        for name, value in (("Authorization", "Bearer " + narrow), ("Authorization", narrow), ("X-API-Key", narrow),
+                            ("X-Access-Token", narrow), ("Referer", f"http://x/c/{narrow}/port/8123/"),
+                            ("OPENSANDBOX-EGRESS-AUTH", narrow), ("OPEN-SANDBOX-API-KEY", "pk_x_y")):
+            for path in ("/port/8123/", "/port/44772/proxy/8123/"):
+                reply = self.deployment.request("GET", base + path, headers={**look, name: value})
+                self.assertEqual(reply.status, 200, reply)
+                self.assertNotIn(value.encode(), reply.body, name)
+                self.assertNotIn(self.grant["token"].encode(), reply.body)
+        reply = self.deployment.request("GET", base + "/port/8123/", headers={**look, "Authorization": "Basic YTpi"})
+        self.assertIn(b"Basic YTpi", reply.body)  # the app's own
+
 
 if __name__ == "__main__":
     unittest.main()
