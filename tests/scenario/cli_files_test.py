@@ -85,6 +85,22 @@ class CliFiles(unittest.TestCase):
         self.assertEqual(taken.returncode, 1)
         self.assertEqual(self.cli("cat", ":deep/er/file.bin").stdout, "y")
 
+    def test_a_sandbox_by_its_id(self):
+        """From a folder whose thread has another one: reached all the same, by a lease that it has, without one more."""
+        self.cli("put", ":kept", input="here")
+        listed = json.loads(self.deployment.cli("ls", "--json").stdout)
+        meant = next(one for one in listed if self.thread in one["threads"])
+        self.deployment.cli("put", "--thread", self.thread + "-other", ":kept", input="there")
+        for words in (("cat", meant["id"] + ":kept"), ("cat", meant["name"] + ":kept")):
+            done = self.deployment.cli(*words, cwd=self.folder)
+            self.assertEqual((done.stdout, done.stderr), ("here", ""))
+        self.deployment.cli("put", ":kept", input="elsewhere", cwd=self.folder)
+        self.assertEqual(self.deployment.cli("cat", meant["id"] + ":kept", cwd=self.folder).stdout, "here")
+        self.assertIn("ID", self.deployment.cli("ps", meant["id"], cwd=self.folder).stdout)
+        now = next(one for one in json.loads(self.deployment.cli("ls", "--json").stdout) if one["id"] == meant["id"])
+        self.assertEqual((now["threads"], now["max_expires_at"]), (meant["threads"], meant["max_expires_at"]))
+        self.assertIn("no living sandbox", self.deployment.cli("cat", "nosuch:kept", cwd=self.folder).stderr)
+
     def test_words_that_are_wrong(self):
         for words, status in ((("cat", "local"), 2), (("cat", ":missing"), 1), (("put", ":a", ":b"), 2),
                               (("cp", "a", "b"), 2), (("cp", ":a"), 2), (("sync", "a", "b"), 2),

@@ -72,7 +72,7 @@ static bool check_programs(const struct parts_settings *settings, struct error *
 
 bool parts_check(const struct parts_settings *settings, struct error *err)
 {
-    static const char HOW[] = "unpack Debian's linux-image-...-cloud-amd64 (apt-get download, dpkg -x)";
+    static const char HOW[] = "scripts/microvm-kernel DIR unpacks Debian's";
     if (!settings->kernel)
         return error_set(err, ERROR_NOT_FOUND, "microvm_kernel is not set: the path of a vmlinuz; %s", HOW);
     AUTO_FREE char *modules = parts_find_modules(settings->kernel, err);
