@@ -51,7 +51,7 @@ void negotiate_times(struct work *work, struct negotiation *n)
     int64_t ttl = smaller(or_default(n->wanted.ttl_s, limits->ttl_default_s), policy_ttl_max(work->leasing, &who));
     claims->issued_at = marks_iat(work, claims);
     if (claims->long_lived) /* also past its lease, which a renewal may move: it ends with that all the same */
-        claims->expires_at = claims->issued_at + limits->long_ttl_max_s;
+        claims->expires_at = claims->issued_at + policy_long_ttl(work->leasing, &who, limits->long_ttl_max_s);
     else
         claims->expires_at = smaller(claims->issued_at + ttl, n->lease.max_expires_at / 1000);
     if (n->wanted.expires_at_s)

@@ -195,6 +195,32 @@ class LongTokens(Endless):
         self.await_true(lambda: self.deployment.exec(short, cmd="true").status == 401)
         self.assertEqual(self.ask("POST", self.path(grant, "/token"), {"expires_at": self.at(-3)}).status, 400)
 
+    def test_a_short_ttl_of_policy_bounds_them(self):
+        """Whoever wrote it wanted no token of an agent to live longer; it may be older than long tokens."""
+        self.addCleanup(self.deployment.request, "PUT", "/policy", {"roles": {}}, headers={"If-Match": "*"})
+        key = self.ask("POST", "/keys", {"principal": "ann", "role": "user", "actor": "agent:a"}).json["api_key"]
+        mine = self.deployment.request("POST", "/threads/agents/sandbox", {}, token=key).json
+
+        def lives(policy, token=None):
+            set_ = self.deployment.request("PUT", "/policy", {"roles": policy}, headers={"If-Match": "*"})
+            self.assertEqual(set_.status, 200, set_)
+            path, body = f"/sandboxes/{mine['sandbox']['id']}/token", {"long": True}
+            if token:
+                path, body = "/threads/agents/sandbox/refresh", {"current_token": token}
+            reply = self.deployment.request("POST", path, body, token=key)
+            self.assertIn(reply.status, (200, 201), reply)
+            return reply.json
+
+        week, minutes = self.at(6 * 86400), self.at(700)
+        agent = {"ttl_max": 600}
+        first = lives({})
+        self.assertGreater(first["expires_at"], week)
+        self.assertLess(lives({"user:agent": agent})["expires_at"], minutes)
+        self.assertLess(lives({"user:agent": agent, "user": {"long": True}})["expires_at"], minutes)
+        self.assertLess(lives({"user:agent": agent}, first["token"])["expires_at"], minutes)  # nor by a refresh
+        self.assertGreater(lives({"user:agent": {**agent, "long": True}})["expires_at"], week)
+        self.assertGreater(lives({"user": {"ttl_max": 600}, "user:agent": {"long": True}})["expires_at"], week)
+
     def test_the_network_is_given_by_name_alone(self):
         grant = self.deployment.negotiate("scoped")
         self.assertNotIn("network", grant["scopes"])

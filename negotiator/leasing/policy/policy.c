@@ -172,6 +172,30 @@ int64_t policy_ttl_max(const struct leasing *leasing, const struct policy_subjec
     return json_integer_value(find(leasing, who, "ttl_max", NULL));
 }
 
+/* The first place that says something of it; LAYERS: no document does. */
+static size_t said_at(const struct policies *policies, const struct policy_subject *who, const char *rule)
+{
+    struct layer layers[LAYERS];
+    size_t i = 0;
+    if (policies->document == NULL)
+        return LAYERS;
+    find_layers(policies, who, layers);
+    while (i < LAYERS && look_into(layers[i].rules, rule, NULL) == NULL)
+        i++;
+    return i;
+}
+
+/* Who wrote a short ttl_max wanted no token to outlive it, and may have written so before there were long ones. */
+int64_t policy_long_ttl(const struct leasing *leasing, const struct policy_subject *who, int64_t most)
+{
+    const struct policies *policies = leasing->policies;
+    const int64_t ttl = policy_ttl_max(leasing, who);
+    const size_t said = said_at(policies, who, "long");
+    const bool is_said = said < LAYERS && said <= said_at(policies, who, "ttl_max");
+    const bool is_given = json_is_true(find(leasing, who, "long", NULL));
+    return is_given && (is_said || ttl >= WANTED_TTL_MAX_S) ? most : smaller(most, ttl);
+}
+
 static int64_t cut(const struct leasing *leasing, const struct policy_subject *who, const char *rule, int64_t value)
 {
     const json_t *most = find(leasing, who, rule, NULL);

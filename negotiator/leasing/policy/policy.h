@@ -28,6 +28,9 @@ struct policy_subject policy_subject(const struct caller *caller, const char *ac
 void policy_scopes(const struct leasing *leasing, const struct policy_subject *who, struct scope_set *allowed);
 /** The longest such a token may be valid, in s. */
 int64_t policy_ttl_max(const struct leasing *leasing, const struct policy_subject *who) MUST_USE;
+/** The longest such a long token may be valid, `most` or less, in s: `ttl_max` that is less than an hour bounds those too,
+ *  but where `long` is said to be true at least as particularly. */
+int64_t policy_long_ttl(const struct leasing *leasing, const struct policy_subject *who, int64_t most) MUST_USE;
 /** `asked` (0: `fallback`) cut to what he may have: what was not said is never too much. In s; LIFE_ENDLESS_S: no end.
  */
 int64_t policy_lifetime(const struct leasing *leasing, const struct policy_subject *who, int64_t asked,
