@@ -28,23 +28,12 @@ static void handle_list(struct http_request *request)
 /* ---- GET ... /port/{port}/...: the form of OpenSandbox's clients ---- */
 
 /* Newer clients ask the daemon for sandboxes within a sandbox: they are told, rather than that a path is wrong. */
-static bool refuse_isolated(struct http_request *request)
-{
-    const char *rest = http_request_parameter(request, "rest");
-    if (!rest || !text_starts_with(rest, "v1/isolated/"))
-        return false;
-    http_reply_json(request, 501,
-                    json_pack("{s:s, s:s}", "code", "NOT_SUPPORTED", "message",
-                              "there are no isolated sessions here: create another sandbox, or a session"));
-    return true;
-}
-
 static void handle_reserved(struct http_request *request)
 {
-    if (refuse_isolated(request))
-        return;
+    static const char ISOLATED[] = "there are no isolated sessions here: create another sandbox, or a session";
+    const char *rest = http_request_parameter(request, "rest");
     struct error err = {0};
-    error_set(&err, ERROR_NOT_FOUND, "no such path");
+    error_set(&err, ERROR_NOT_FOUND, "%s", rest && text_starts_with(rest, "v1/isolated/") ? ISOLATED : "no such path");
     http_reply_error(request, &err);
 }
 
