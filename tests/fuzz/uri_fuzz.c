@@ -21,6 +21,7 @@ static const struct http_route TABLE[] = {
     {"GET", "/s/{sandbox}/info", HTTP_BEARER | HTTP_PATH, "", 0, handle},
     {"GET", "/s/{sandbox}/processes/{id}/output", HTTP_BEARER | HTTP_PATH, "process", 0, handle},
     {"GET", "/s/{sandbox}/files/{path...}", HTTP_BEARER | HTTP_PATH, "fs:ro", 0, handle},
+    {"GET", "/s/{sandbox}/port/44772/files/info", HTTP_BEARER | HTTP_PATH | HTTP_EXECD | HTTP_REPEATS, "", 0, handle},
     {"GET", "/s/{sandbox}/ws", HTTP_BEARER | HTTP_PATH | HTTP_QUERY | HTTP_PROTOCOL | HTTP_LATER, "", 0, handle},
     {"*", "/s/{sandbox}/ports/{port}/{rest...}", HTTP_BEARER | HTTP_PATH | HTTP_PROXIES, "port", 9, handle},
 };
@@ -138,9 +139,10 @@ static void check_target(const struct http_request *request)
 
 static void check_query(const struct http_request *request)
 {
+    bool may_repeat = (request->match.route->carriers & HTTP_REPEATS) != 0;
     for (size_t i = 0; i < request->query_count; i++)
         for (size_t j = 0; j < i; j++)
-            require(strcmp(request->query[i].name, request->query[j].name) != 0);
+            require(may_repeat || strcmp(request->query[i].name, request->query[j].name) != 0);
 }
 
 static void clear(struct http_request *request)
@@ -149,6 +151,7 @@ static void clear(struct http_request *request)
     free(request->late_credential);
     free(request->query_came);
     free(request->query_token);
+    free(request->many_pairs);
     http_match_done(&request->match);
     http_head_done(&request->head);
 }
@@ -156,6 +159,7 @@ static void clear(struct http_request *request)
 static void read_request(struct http_worker *worker, const struct text *head)
 {
     struct http_request request = {.worker = worker};
+    request.query = request.few_pairs;
     struct error err = {0};
     size_t scanned = 0;
     if (http_head_length(head->data, head->length, &scanned) == head->length &&
