@@ -380,10 +380,9 @@ rest()
 
 # Lines to both streams as fast as they are taken. Nobody reads them, or somebody slow.
 OUTPUT = r"""
-os.write(2, b'armed\n')
-while True:
+while True:  # said each time: what was written first is not kept for long
+    os.write(2, b'armed\n' + b'flood' * 100)
     os.write(1, b'flood' * 13107)
-    os.write(2, b'flood' * 100)
 """
 
 PROGRAMS = {"fork": FORK, "threads": THREADS, "memory": MEMORY, "shared memory": SHARED_MEMORY, "page cache": PAGE_CACHE,
