@@ -1,5 +1,5 @@
 /* multipart.c - cuts a body at its delimiters. A delimiter begins with CR and has no other, so what turned out to be
- * none is data as a whole, and the search goes on behind it: it is never looked at twice. */
+ * none is data as a whole, and the search goes on behind it. */
 #include "shared/http/multipart.h"
 
 #include "shared/base/memory.h"
@@ -67,12 +67,24 @@ static bool skip(struct http_multipart *reader, size_t size, struct error *err)
                      HTTP_MULTIPART_OUTSIDE_MAX);
 }
 
+/* How much of it is before what may be a delimiter, whole or cut off by the end: in random bytes every 256th is a CR, and
+ * data in such pieces would be written so. */
+static size_t find_plain(const struct http_multipart *reader, const char *data, size_t size)
+{
+    const char *end = data + size;
+    for (const char *at = data; (at = memchr(at, '\r', (size_t)(end - at))) != NULL; at++) {
+        size_t left = (size_t)(end - at), compared = left < reader->delimiter_size ? left : reader->delimiter_size;
+        if (memcmp(at, reader->delimiter, compared) == 0)
+            return (size_t)(at - data);
+    }
+    return size;
+}
+
 /* Data up to what may be a delimiter, or more of that; returns how much was taken. */
 static size_t search(struct http_multipart *reader, const char *data, size_t size, struct http_multipart_event *event)
 {
     if (reader->matched == 0) {
-        const char *begin = memchr(data, '\r', size);
-        size_t plain = begin ? (size_t)(begin - data) : size;
+        size_t plain = find_plain(reader, data, size);
         if (plain > 0) {
             *event = (struct http_multipart_event){.kind = HTTP_MULTIPART_DATA, .data = data, .size = plain};
             return plain;
