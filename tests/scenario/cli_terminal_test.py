@@ -345,10 +345,22 @@ class Terminal(unittest.TestCase):
         size = 3_000_000
         process = self.detached("sh", "-c", "sleep 0.5; sha256sum; echo read >&2")
         data = os.urandom(size)
-        killer = threading.Timer(0.3, self.deployment.kill, ["parley-sandboxd"])
+        grant, killed = self.deployment.negotiate(self.name), []
+
+        def kill_when_fed():
+            until = time.monotonic() + 20
+            while time.monotonic() < until:
+                view = self.deployment.request("GET", f"{grant['endpoints']['http']}/processes/{process}", token=grant["token"])
+                if view.json["stdin_offset"] > 0:
+                    break
+            killed.append(self.deployment.kill("parley-sandboxd"))
+
+        killer = threading.Thread(target=kill_when_fed)
         killer.start()
+        self.addCleanup(self.deployment.wait_ready)
         done = self.deployment.cli("attach", "--thread", self.name, process, input=data, text=False)
         killer.join()
+        self.assertTrue(killed)
         self.assertEqual((done.returncode, done.stdout.split()[0].decode()), (0, hashlib.sha256(data).hexdigest()), done.stderr)
         self.deployment.wait_ready()
 
