@@ -2,7 +2,7 @@
 #include "negotiator/deployment.h"
 #include "negotiator/dialects/opensandbox/opensandbox.h"
 #include "negotiator/dialects/outside.h"
-#include "negotiator/dialects/passing_room.h"
+#include "negotiator/passing/passing_room.h"
 #include "negotiator/dialects/plane.h"
 #include "negotiator/leasing/events/hub.h"
 #include "negotiator/pulse.h"

@@ -1,6 +1,6 @@
 #include "negotiator/dialects/housekeeping.h"
 
-#include "negotiator/dialects/kept_grants.h"
+#include "negotiator/passing/kept_grants.h"
 #include "negotiator/dialects/plane.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"

@@ -16,7 +16,7 @@
 
 struct port_pool;
 struct policy_relay;
-struct execd_terminals;
+struct terminal_holders;
 
 /** Where ports are origins of their own. */
 struct plane_previews {
@@ -54,7 +54,7 @@ struct plane {
     bool metrics_open; /* the node's /metrics is for everybody */
     int pressure[3];   /* of /proc/pressure/{cpu,memory,io}; -1 or 0: none */
     struct plane_counts counts;
-    struct execd_terminals *terminals;                 /* of OpenSandbox's clients */
+    struct terminal_holders *terminals;                 /* of OpenSandbox's clients */
     struct policy_relay *policy_relay;                 /* NULL: without a negotiator; set before the first request */
     struct port_pool *port_pools[SANDBOXES_LOOPS_MAX]; /* each belongs to its loop; NULL before and after */
     /** Judges a token that came behind the head, on a route that takes HTTP_LATER, as one in the head would have been,

@@ -214,7 +214,7 @@ static bool read_item(const struct http_request *request, struct item *item, str
     if (!credential || !text_copy(item->sandbox_id, sizeof item->sandbox_id, caller_of(request)->claims.sandbox_id) ||
         !text_copy(item->method, sizeof item->method, http_request_method(request)) ||
         strcmp(item->method, "HEAD") == 0)
-        return error_set(err, ERROR_METHOD, "no such method here");
+        return error_set(err, ERROR_METHOD, "the policy takes GET, PATCH, DELETE, POST and PUT");
     item->url = memory_printf("%s/v1/sandboxes/%s/port/18080/%s", item->relay->negotiator, item->sandbox_id, rest);
     item->headers[0] = memory_printf("OPENSANDBOX-EGRESS-AUTH: %s", credential);
     item->headers[1] = memory_printf("X-Request-ID: %s", http_request_id(request));

@@ -3,7 +3,7 @@
 
 #include "sandboxd/dialects/execd/execd.h"
 #include "sandboxd/dialects/execd/execd_errors.h"
-#include "sandboxd/dialects/execd/execd_terminals.h"
+#include "sandboxd/sandbox/terminal_holders.h"
 #include "sandboxd/dialects/execute/execute.h"
 #include "sandboxd/dialects/guest/guest_gate.h"
 #include "sandboxd/dialects/native/files/files.h"
@@ -558,7 +558,7 @@ static bool run(struct front *front, int launcher_socket, struct error *err)
     key_done(&identity.link_from_node);
     front->context.plane.sandboxes = sandboxes;
     front->context.plane.seal = seal;
-    AUTO(execd_terminals) *terminals = execd_terminals_new(sandboxes_registry(sandboxes)); /* freed when the loops have ended */
+    AUTO(terminal_holders) *terminals = terminal_holders_new(sandboxes_registry(sandboxes)); /* freed when the loops have ended */
     front->context.plane.terminals = terminals;
     front->context.plane.omit_argv = !front->settings->audit_argv;
     front->context.plane.long_contact_max_s = front->settings->long_contact_max;

@@ -2,11 +2,11 @@
  * its time and what was revoked are judged here, so that nobody makes a node refuse us for his guesses, and the node
  * judges all of it again. Who shows an API key of the owner gets a short capability by the rules, which he never sees.
  */
-#include "negotiator/dialects/kept_grants.h"
+#include "negotiator/passing/kept_grants.h"
 #include "negotiator/dialects/opensandbox/opensandbox.h"
 #include "negotiator/dialects/opensandbox/osb_errors.h"
 #include "negotiator/dialects/opensandbox/osb_port.h"
-#include "negotiator/dialects/passing_room.h"
+#include "negotiator/passing/passing_room.h"
 #include "negotiator/dialects/waiting.h"
 #include "negotiator/fleet/dial.h"
 #include "shared/base/clock.h"

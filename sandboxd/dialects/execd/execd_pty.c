@@ -5,8 +5,8 @@
 #include "sandboxd/dialects/execd/execd_path.h"
 #include "sandboxd/dialects/execd/execd_pty_socket.h"
 #include "sandboxd/dialects/execd/execd_request.h"
-#include "sandboxd/dialects/execd/execd_terminals.h"
 #include "sandboxd/dialects/plane.h"
+#include "sandboxd/sandbox/terminal_holders.h"
 #include "shared/base/clock.h"
 #include "shared/base/memory.h"
 #include "shared/base/text.h"
@@ -21,19 +21,19 @@ static const char *sandbox_of(const struct http_request *request)
     return caller_of(request)->claims.sandbox_id;
 }
 
-static struct execd_terminals *terminals_of(const struct http_request *request)
+static struct terminal_holders *terminals_of(const struct http_request *request)
 {
     return plane_of(request)->terminals;
 }
 
 /* ---- one is made ---- */
 
-static bool read_plan(struct http_request *request, struct execd_terminal_plan *plan, struct error *err)
+static bool read_plan(struct http_request *request, struct terminal_plan *plan, struct error *err)
 {
     const char *cwd = NULL, *line = NULL;
     json_t *body = http_request_json(request, err);
     bool is_read = body && execd_request_text(body, "cwd", PATH_BYTES, &cwd, err) &&
-                   execd_request_text(body, "command", EXECD_TERMINALS_LINE, &line, err);
+                   execd_request_text(body, "command", TERMINAL_HOLDERS_LINE, &line, err);
     if (is_read && cwd && *cwd) {
         plan->cwd = execd_path(request, cwd, err);
         is_read = plan->cwd || error_prefix(err, "cwd");
@@ -47,15 +47,15 @@ static bool read_plan(struct http_request *request, struct execd_terminal_plan *
 static void handle_make(struct http_request *request)
 {
     struct error err = {0};
-    struct execd_terminal_plan plan = {0};
+    struct terminal_plan plan = {0};
     char id[RANDOM_ID_BYTES];
     if (read_plan(request, &plan, &err) &&
-        execd_terminals_add(terminals_of(request), sandbox_of(request), &plan,
-                            (int64_t)(clock_boot_ns() / UINT64_C(1000000)), id, &err))
+        terminal_holders_add(terminals_of(request), sandbox_of(request), &plan,
+                             (int64_t)(clock_boot_ns() / UINT64_C(1000000)), id, &err))
         http_reply_json(request, 201, json_pack("{s:s}", "session_id", id));
     else
         http_reply_error(request, &err);
-    execd_terminal_plan_done(&plan);
+    terminal_plan_done(&plan);
 }
 
 /* ---- one is looked at first ---- */
@@ -128,7 +128,7 @@ static void handle_show(struct http_request *request)
     const char *id = http_request_parameter(request, "id");
     if (!check_id(request, id))
         return;
-    if (execd_terminals_is_fresh(terminals_of(request), sandbox_of(request), id))
+    if (terminal_holders_is_fresh(terminals_of(request), sandbox_of(request), id))
         reply_state(request, false, 0);
     else
         look(request, answer_state);
@@ -166,7 +166,7 @@ static void handle_end(struct http_request *request)
     const char *id = http_request_parameter(request, "id");
     if (!check_id(request, id))
         return;
-    if (execd_terminals_drop(terminals_of(request), sandbox_of(request), id))
+    if (terminal_holders_drop(terminals_of(request), sandbox_of(request), id))
         http_reply_empty(request, 200);
     else
         look(request, end_known);
@@ -206,7 +206,7 @@ static void handle_open(struct http_request *request)
     const char *id = http_request_parameter(request, "id");
     if (!check_id(request, id))
         return;
-    bool is_fresh = execd_terminals_is_fresh(terminals_of(request), sandbox_of(request), id);
+    bool is_fresh = terminal_holders_is_fresh(terminals_of(request), sandbox_of(request), id);
     if (!http_websocket_check(request, &err) || !read_wish(request, &wish, &err))
         http_reply_error(request, &err);
     else if (is_fresh)

@@ -2,9 +2,9 @@
  * life, and what comes out), execd_pty_input.c (what its client sends). Belongs to the request's loop. */
 #pragma once
 
-#include "sandboxd/dialects/execd/execd_terminals.h"
 #include "sandboxd/dialects/plane.h"
 #include "sandboxd/sandbox/follower.h"
+#include "sandboxd/sandbox/terminal_holders.h"
 #include "shared/base/text.h"
 #include "shared/http/websocket.h"
 
@@ -17,7 +17,7 @@ struct pty {
     struct http_request *request;
     struct plane *plane;
     uint64_t number;
-    struct execd_terminal_holder holder;
+    struct terminal_holder holder;
     char sandbox_id[CAPABILITY_ID_BYTES], id[FRONT_INIT_ID_BYTES];
     char *origin;
     struct follower *follower;

@@ -36,7 +36,7 @@ static void end(struct pty *pty)
     loop_timer_cancel(TAKE(pty->expiry));
     loop_timer_cancel(TAKE(pty->retry));
     follower_close(TAKE(pty->follower));
-    execd_terminals_leave(pty->plane->terminals, pty->sandbox_id, pty->id, &pty->holder);
+    terminal_holders_leave(pty->plane->terminals, pty->sandbox_id, pty->id, &pty->holder);
 }
 
 static void close_socket(struct pty *pty, int code, const char *reason)
@@ -270,7 +270,7 @@ static void on_taken_over(void *cookie)
 
 /* ---- opening ---- */
 
-static struct command *make_command(const struct pty *pty, const struct execd_terminal_plan *plan, struct error *err)
+static struct command *make_command(const struct pty *pty, const struct terminal_plan *plan, struct error *err)
 {
     AUTO(command) *command = command_new();
     bool is_made =
@@ -287,7 +287,7 @@ static struct command *make_command(const struct pty *pty, const struct execd_te
     return TAKE(command);
 }
 
-static void start(struct pty *pty, const struct execd_terminal_plan *plan)
+static void start(struct pty *pty, const struct terminal_plan *plan)
 {
     static const uint64_t BEGINNING[OUTPUT_STREAMS] = {0};
     struct error err = {0};
@@ -323,7 +323,7 @@ static struct pty *pty_new(struct http_request *request, const struct execd_pty_
     pty->request = request;
     pty->plane = plane_of(request);
     pty->number = http_request_number(request);
-    pty->holder = (struct execd_terminal_holder){.loop = http_request_loop(request), .number = pty->number};
+    pty->holder = (struct terminal_holder){.loop = http_request_loop(request), .number = pty->number};
     pty->pipes = wish->pipes;
     pty->origin = plane_origin(request);
     memcpy(pty->sandbox_id, caller_of(request)->claims.sandbox_id, sizeof pty->sandbox_id);
@@ -333,7 +333,7 @@ static struct pty *pty_new(struct http_request *request, const struct execd_pty_
 
 /* The terminal is held. */
 static void accept_socket(struct pty *pty, const struct execd_pty_wish *wish, const struct process_view *view,
-                          const struct execd_terminal_plan *plan)
+                          const struct terminal_plan *plan)
 {
     uint64_t until = plane_deadline_ns(caller_of(pty->request)->claims.expires_at), since = wish->since;
     pty_enter(pty);
@@ -353,14 +353,14 @@ static void accept_socket(struct pty *pty, const struct execd_pty_wish *wish, co
 
 /* What is held is left again, and the request answered. */
 static void give_back(struct http_request *request, const struct execd_pty_wish *wish,
-                      const struct execd_terminal_holder *holder, const struct error *err)
+                      const struct terminal_holder *holder, const struct error *err)
 {
-    execd_terminals_leave(plane_of(request)->terminals, caller_of(request)->claims.sandbox_id, wish->id, holder);
+    terminal_holders_leave(plane_of(request)->terminals, caller_of(request)->claims.sandbox_id, wish->id, holder);
     http_reply_error(request, err);
 }
 
 static void open_held(struct http_request *request, const struct execd_pty_wish *wish, const struct process_view *view,
-                      const struct execd_terminal_holder *holder, const struct execd_terminal_plan *plan)
+                      const struct terminal_holder *holder, const struct terminal_plan *plan)
 {
     struct error err = {0};
     if (!view && !plan)
@@ -376,21 +376,21 @@ void execd_pty_socket_open(struct http_request *request, const struct execd_pty_
                            const struct process_view *view)
 {
     struct error err = {0};
-    struct execd_terminal_plan plan = {0};
-    struct execd_terminal_holder before = {0},
-                                 holder = {.loop = http_request_loop(request), .number = http_request_number(request)};
+    struct terminal_plan plan = {0};
+    struct terminal_holder before = {0},
+                           holder = {.loop = http_request_loop(request), .number = http_request_number(request)};
     bool is_fresh = false;
     if (!view && !may_start(request, wish, &err)) {
         http_reply_error(request, &err);
         return;
     }
-    if (!execd_terminals_hold(plane_of(request)->terminals, caller_of(request)->claims.sandbox_id, wish->id, &holder,
-                              wish->takes_over, &before, &is_fresh, &plan, &err)) {
+    if (!terminal_holders_hold(plane_of(request)->terminals, caller_of(request)->claims.sandbox_id, wish->id, &holder,
+                               wish->takes_over, &before, &is_fresh, &plan, &err)) {
         execd_reply_error(request, 409, "ALREADY_CONNECTED", err.message);
         return;
     }
     if (before.loop)
         loop_post(before.loop, on_taken_over, (void *)(uintptr_t)before.number);
     open_held(request, wish, view, &holder, is_fresh ? &plan : NULL);
-    execd_terminal_plan_done(&plan);
+    terminal_plan_done(&plan);
 }

@@ -1,8 +1,8 @@
 /** execd_pty_socket.h - one open socket of a terminal: bytes both ways, as binary frames; the rest as text. */
 #pragma once
 
-#include "sandboxd/dialects/execd/execd_terminals.h"
 #include "sandboxd/sandbox/process_view.h"
+#include "sandboxd/sandbox/terminal_holders.h"
 #include "shared/http/server.h"
 
 /** What a client asks a terminal's socket for. */

@@ -23,16 +23,16 @@ static void test_paths(void)
                                            {"//a///b/", "/a/b"},
                                            {"/a/./b/../c", "/a/c"},
                                            {"/../../etc", "/etc"},
-                                           {"x/y", "/work/x/y"},
+                                           {"x/y", "/start/x/y"},
                                            {"../x", "/x"},
-                                           {".", "/work"},
+                                           {".", "/start"},
                                            {"~", "/home/me"},
                                            {"~/x", "/home/me/x"},
-                                           {"~other/x", "/work/~other/x"},
+                                           {"~other/x", "/start/~other/x"},
                                            {"/x/~", "/x/~"},
                                            {"$HOME/x", "/home/me/x"},
                                            {"${HOME}x", "/home/mex"},
-                                           {"$A", "/work/a/b"},
+                                           {"$A", "/start/a/b"},
                                            {"/x/${UP}/y", "/y"},
                                            {"/x$EMPTY", "/x"},
                                            {"/cost$", "/cost$"},
@@ -43,7 +43,7 @@ static void test_paths(void)
                                            {"/a b\n", "/a b\n"}};
     for (size_t i = 0; i < sizeof PAIRS / sizeof PAIRS[0]; i++) {
         struct error err = {0};
-        AUTO_FREE char *path = execd_path_resolve(PAIRS[i][0], "/work", find, VARIABLES, &err);
+        AUTO_FREE char *path = execd_path_resolve(PAIRS[i][0], "/start", find, VARIABLES, &err);
         CHECK_TEXT(path ? path : err.message, PAIRS[i][1]);
     }
 }
@@ -55,12 +55,12 @@ static void test_what_is_none(void)
     memset(LONG, 'x', sizeof LONG - 1);
     for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++) {
         struct error err = {0};
-        AUTO_FREE char *path = execd_path_resolve(WRONG[i], "/work", find, VARIABLES, &err);
+        AUTO_FREE char *path = execd_path_resolve(WRONG[i], "/start", find, VARIABLES, &err);
         CHECK(path == NULL && err.kind == ERROR_INVALID);
     }
     LONG[4094] = 0; /* with the folder before it, it is too long */
     struct error err = {0};
-    AUTO_FREE char *path = execd_path_resolve(LONG, "/work", find, VARIABLES, &err);
+    AUTO_FREE char *path = execd_path_resolve(LONG, "/start", find, VARIABLES, &err);
     CHECK(path == NULL && err.kind == ERROR_INVALID);
 }
 

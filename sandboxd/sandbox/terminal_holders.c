@@ -1,5 +1,5 @@
-/* execd_terminals.c - see execd_terminals.h. */
-#include "sandboxd/dialects/execd/execd_terminals.h"
+/* terminal_holders.c - see terminal_holders.h. */
+#include "sandboxd/sandbox/terminal_holders.h"
 
 #include "sandboxd/sandbox/registry.h"
 #include "shared/base/memory.h"
@@ -15,42 +15,42 @@ struct entry {
     char sandbox_id[ID_BYTES], id[RANDOM_ID_BYTES];
     bool is_fresh;
     int64_t made_ms;
-    struct execd_terminal_plan plan; /* while fresh */
-    struct execd_terminal_holder holder;
+    struct terminal_plan plan; /* while fresh */
+    struct terminal_holder holder;
 };
 
-struct execd_terminals {
+struct terminal_holders {
     struct registry *registry;
     pthread_mutex_t lock;
     struct entry *first;
     size_t count, sweep_at; /* entries; and how many there must be for a look at their sandboxes */
 };
 
-void execd_terminal_plan_done(struct execd_terminal_plan *plan)
+void terminal_plan_done(struct terminal_plan *plan)
 {
     free(TAKE(plan->cwd));
     free(TAKE(plan->line));
 }
 
-struct execd_terminals *execd_terminals_new(struct registry *registry)
+struct terminal_holders *terminal_holders_new(struct registry *registry)
 {
-    struct execd_terminals *terminals = memory_new(sizeof *terminals);
+    struct terminal_holders *terminals = memory_new(sizeof *terminals);
     terminals->registry = registry;
     terminals->sweep_at = SWEEP_FROM;
     pthread_mutex_init(&terminals->lock, NULL);
     return terminals;
 }
 
-static void take_out(struct execd_terminals *terminals, struct entry **at)
+static void take_out(struct terminal_holders *terminals, struct entry **at)
 {
     struct entry *entry = *at;
     *at = entry->next;
     terminals->count--;
-    execd_terminal_plan_done(&entry->plan);
+    terminal_plan_done(&entry->plan);
     free(entry);
 }
 
-void execd_terminals_free(struct execd_terminals *terminals)
+void terminal_holders_free(struct terminal_holders *terminals)
 {
     if (!terminals)
         return;
@@ -61,7 +61,7 @@ void execd_terminals_free(struct execd_terminals *terminals)
 }
 
 /* Where it is, or the list's end. */
-static struct entry **find(struct execd_terminals *terminals, const char *sandbox_id, const char *id)
+static struct entry **find(struct terminal_holders *terminals, const char *sandbox_id, const char *id)
 {
     struct entry **at = &terminals->first;
     while (*at && (strcmp((*at)->id, id) != 0 || strcmp((*at)->sandbox_id, sandbox_id) != 0))
@@ -69,7 +69,7 @@ static struct entry **find(struct execd_terminals *terminals, const char *sandbo
     return at;
 }
 
-static struct entry *add(struct execd_terminals *terminals, const char *sandbox_id, const char *id)
+static struct entry *add(struct terminal_holders *terminals, const char *sandbox_id, const char *id)
 {
     struct entry *entry = memory_new(sizeof *entry);
     strncpy(entry->sandbox_id, sandbox_id, sizeof entry->sandbox_id - 1);
@@ -87,7 +87,7 @@ static bool is_living(struct registry *registry, const char *sandbox_id)
 }
 
 /* Each time there are twice as many, so that it costs little an entry. */
-static void sweep(struct execd_terminals *terminals)
+static void sweep(struct terminal_holders *terminals)
 {
     if (terminals->count < terminals->sweep_at)
         return;
@@ -101,11 +101,11 @@ static void sweep(struct execd_terminals *terminals)
 }
 
 /* How many of the sandbox wait, once those are gone that have waited too long. */
-static unsigned count_fresh(struct execd_terminals *terminals, const char *sandbox_id, int64_t now_ms)
+static unsigned count_fresh(struct terminal_holders *terminals, const char *sandbox_id, int64_t now_ms)
 {
     unsigned count = 0;
     for (struct entry **at = &terminals->first; *at;) {
-        if ((*at)->is_fresh && now_ms - (*at)->made_ms >= EXECD_TERMINALS_KEPT_MS) {
+        if ((*at)->is_fresh && now_ms - (*at)->made_ms >= TERMINAL_HOLDERS_KEPT_MS) {
             take_out(terminals, at);
             continue;
         }
@@ -115,26 +115,26 @@ static unsigned count_fresh(struct execd_terminals *terminals, const char *sandb
     return count;
 }
 
-bool execd_terminals_add(struct execd_terminals *terminals, const char *sandbox_id, struct execd_terminal_plan *plan,
-                         int64_t now_ms, char id[static RANDOM_ID_BYTES], struct error *err)
+bool terminal_holders_add(struct terminal_holders *terminals, const char *sandbox_id, struct terminal_plan *plan,
+                          int64_t now_ms, char id[static RANDOM_ID_BYTES], struct error *err)
 {
     random_id(id, "pty");
     pthread_mutex_lock(&terminals->lock);
     sweep(terminals);
-    bool has_room = count_fresh(terminals, sandbox_id, now_ms) < EXECD_TERMINALS_FRESH;
+    bool has_room = count_fresh(terminals, sandbox_id, now_ms) < TERMINAL_HOLDERS_FRESH;
     if (has_room) {
         struct entry *entry = add(terminals, sandbox_id, id);
         entry->is_fresh = true;
         entry->made_ms = now_ms;
         entry->plan = *plan;
-        *plan = (struct execd_terminal_plan){0};
+        *plan = (struct terminal_plan){0};
     }
     pthread_mutex_unlock(&terminals->lock);
     return has_room || error_set(err, ERROR_NO_CAPACITY, "%d terminals of this sandbox wait for their first socket",
-                                 EXECD_TERMINALS_FRESH);
+                                 TERMINAL_HOLDERS_FRESH);
 }
 
-bool execd_terminals_is_fresh(struct execd_terminals *terminals, const char *sandbox_id, const char *id)
+bool terminal_holders_is_fresh(struct terminal_holders *terminals, const char *sandbox_id, const char *id)
 {
     pthread_mutex_lock(&terminals->lock);
     const struct entry *entry = *find(terminals, sandbox_id, id);
@@ -143,10 +143,9 @@ bool execd_terminals_is_fresh(struct execd_terminals *terminals, const char *san
     return is_fresh;
 }
 
-bool execd_terminals_hold(struct execd_terminals *terminals, const char *sandbox_id, const char *id,
-                          const struct execd_terminal_holder *holder, bool takes_over,
-                          struct execd_terminal_holder *before, bool *is_fresh, struct execd_terminal_plan *plan,
-                          struct error *err)
+bool terminal_holders_hold(struct terminal_holders *terminals, const char *sandbox_id, const char *id,
+                           const struct terminal_holder *holder, bool takes_over, struct terminal_holder *before,
+                           bool *is_fresh, struct terminal_plan *plan, struct error *err)
 {
     pthread_mutex_lock(&terminals->lock);
     struct entry *entry = *find(terminals, sandbox_id, id);
@@ -157,7 +156,7 @@ bool execd_terminals_hold(struct execd_terminals *terminals, const char *sandbox
         *before = entry->holder;
         *is_fresh = entry->is_fresh;
         *plan = entry->plan;
-        entry->plan = (struct execd_terminal_plan){0};
+        entry->plan = (struct terminal_plan){0};
         entry->is_fresh = false;
         entry->holder = *holder;
     }
@@ -165,8 +164,8 @@ bool execd_terminals_hold(struct execd_terminals *terminals, const char *sandbox
     return is_taken || error_set(err, ERROR_CONFLICT, "another client is connected to terminal %s", id);
 }
 
-void execd_terminals_leave(struct execd_terminals *terminals, const char *sandbox_id, const char *id,
-                           const struct execd_terminal_holder *holder)
+void terminal_holders_leave(struct terminal_holders *terminals, const char *sandbox_id, const char *id,
+                            const struct terminal_holder *holder)
 {
     pthread_mutex_lock(&terminals->lock);
     struct entry **at = find(terminals, sandbox_id, id);
@@ -175,7 +174,7 @@ void execd_terminals_leave(struct execd_terminals *terminals, const char *sandbo
     pthread_mutex_unlock(&terminals->lock);
 }
 
-bool execd_terminals_drop(struct execd_terminals *terminals, const char *sandbox_id, const char *id)
+bool terminal_holders_drop(struct terminal_holders *terminals, const char *sandbox_id, const char *id)
 {
     pthread_mutex_lock(&terminals->lock);
     struct entry **at = find(terminals, sandbox_id, id);

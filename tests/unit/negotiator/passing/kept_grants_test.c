@@ -1,5 +1,5 @@
 /* kept_grants_test.c - what is kept for whom, for how long, and that nobody else finds it. */
-#include "negotiator/dialects/kept_grants.h"
+#include "negotiator/passing/kept_grants.h"
 #include "shared/base/cleanup.h"
 #include "tests/unit/check.h"
 

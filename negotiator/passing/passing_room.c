@@ -1,4 +1,4 @@
-#include "negotiator/dialects/passing_room.h"
+#include "negotiator/passing/passing_room.h"
 
 #include "shared/base/memory.h"
 

@@ -1,5 +1,5 @@
 /* passing_room_test.c - all, and each; who leaves makes room; none stands in another's place. */
-#include "negotiator/dialects/passing_room.h"
+#include "negotiator/passing/passing_room.h"
 #include "tests/unit/check.h"
 
 #include <stdio.h>

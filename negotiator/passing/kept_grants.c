@@ -1,4 +1,4 @@
-#include "negotiator/dialects/kept_grants.h"
+#include "negotiator/passing/kept_grants.h"
 
 #include "shared/base/memory.h"
 
