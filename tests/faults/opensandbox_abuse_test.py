@@ -1,9 +1,7 @@
 """Attacks on what OpenSandbox clients are served, from the client and from inside the sandbox: the front keeps its size and
 its pid, and serves the next."""
-import http.client
 import json
 import os
-import socket
 import sys
 import time
 import unittest
@@ -11,31 +9,10 @@ import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
+from parley_testing.execd import PATIENCE_S, PORT, Stream, until  # noqa: E402
 from parley_testing.token import compact, link  # noqa: E402
 
-PORT = "/port/44772"
-PATIENCE_S = 60
 GROWTH_KB = 200 << 10  # the sanitizer's own share is large
-
-class Stream:
-    """A POST, read as it comes."""
-
-    def __init__(self, test, path, body):
-        parts = urllib.parse.urlsplit(test.base)
-        self.connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=PATIENCE_S)
-        self.connection.request("POST", parts.path + path, json.dumps(body),
-                                {"X-EXECD-ACCESS-TOKEN": test.grant["token"], "Content-Type": "application/json"})
-        self.reply = self.connection.getresponse()
-
-    def next(self):
-        line = self.reply.readline()
-        self.reply.readline()
-        return json.loads(line) if line else None
-
-    def close(self):
-        self.connection.close()
-        self.reply.close()
-
 
 # A program that finds the pipe from the driver above it to the front.
 FORGE = r"""
@@ -91,13 +68,6 @@ class Abuse(unittest.TestCase):
                                         token=self.grant["token"])
         self.assertIn(reply.status, (200, 201), reply)
 
-    @staticmethod
-    def until(look):
-        end = time.monotonic() + PATIENCE_S
-        while not look():
-            assert time.monotonic() < end, "it did not come"
-            time.sleep(0.1)
-
     # ---- from inside ----
 
     def test_a_frame_of_nothing_but_line_ends(self):
@@ -130,10 +100,10 @@ forge({'stdout': {'run': '', 'text': 'begin' + '\n' * (7 << 20) + 'end'}})
         begun = self.ask("POST", "/command", {"command": line, "background": True})
         name = json.loads(begun.body.split(b"\n")[0])["text"]
         sleeping = "ps ax -o args | grep -c '^sleep 424[2]' || true"
-        self.until(lambda: self.deployment.shell(self.grant, sleeping) == "2\n")
+        until(lambda: self.deployment.shell(self.grant, sleeping) == "2\n")
         self.assertEqual(self.ask("DELETE", "/command?id=" + name).status, 200)
-        self.until(lambda: not self.ask("GET", "/command/status/" + name).json["running"])
-        self.until(lambda: self.deployment.shell(self.grant, sleeping) == "0\n")
+        until(lambda: not self.ask("GET", "/command/status/" + name).json["running"])
+        until(lambda: self.deployment.shell(self.grant, sleeping) == "0\n")
 
     # ---- from the client ----
 
@@ -178,7 +148,7 @@ forge({'stdout': {'run': '', 'text': 'begin' + '\n' * (7 << 20) + 'end'}})
             found = self.deployment.request("GET", f"/audit?sandbox={sandbox}&limit=1000").json["records"]
             found = [one for one in found if "%20user%3Droot" in one["detail"] or "user=root" in one["detail"]]
             return found if {"mkdir", "exec", "code.start", "code.run"} <= {one["action"] for one in found} else None
-        self.until(records)
+        until(records)
         for record in records():
             self.assertNotIn(" user=root", record["detail"])
             self.assertNotIn("id=forged", record["detail"])
@@ -193,7 +163,7 @@ forge({'stdout': {'run': '', 'text': 'begin' + '\n' * (7 << 20) + 'end'}})
         narrow = link(self.grant["token"], compact({"scope": "port@8123"}))
         base = self.grant["endpoints"]["http"]
         look = {"X-EXECD-ACCESS-TOKEN": self.grant["token"]}
-        self.until(lambda: self.deployment.request("GET", base + "/port/8123/", headers=look).status == 200)
+        until(lambda: self.deployment.request("GET", base + "/port/8123/", headers=look).status == 200)
         for name, value in (("Authorization", "Bearer " + narrow), ("Authorization", narrow), ("X-API-Key", narrow),
                             ("X-Access-Token", narrow), ("Referer", f"http://x/c/{narrow}/port/8123/"),
                             ("OPENSANDBOX-EGRESS-AUTH", narrow), ("OPEN-SANDBOX-API-KEY", "pk_x_y")):

@@ -14,52 +14,7 @@ import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
-
-PORT = "/port/44772"
-PATIENCE_S = 60
-
-
-def until(look, seconds=PATIENCE_S):
-    """What `look` gives as soon as that is true."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it did not come")
-
-
-class Stream:
-    """A POST, read as it comes."""
-
-    def __init__(self, test, path, body):
-        parts = urllib.parse.urlsplit(test.base)
-        self.connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=PATIENCE_S)
-        self.connection.request("POST", parts.path + path, json.dumps(body),
-                                {"X-EXECD-ACCESS-TOKEN": test.grant["token"], "Content-Type": "application/json"})
-        self.reply = self.connection.getresponse()
-
-    def next(self):
-        line, blank = self.reply.readline(), self.reply.readline()
-        if not line:
-            return None
-        assert line.endswith(b"}\n") and blank == b"\n", (line[:200], blank[:200])
-        return json.loads(line)
-
-    def wait(self, text):
-        """Until an event has this text."""
-        for event in iter(self.next, None):
-            if event.get("text", "").strip() == text:
-                return event
-        raise AssertionError(f"no event with {text}")
-
-    def rest(self):
-        return list(iter(self.next, None))
-
-    def close(self):
-        self.connection.close()
-        self.reply.close()
+from parley_testing.execd import PATIENCE_S, PORT, Stream, until  # noqa: E402
 
 
 class Case(unittest.TestCase):

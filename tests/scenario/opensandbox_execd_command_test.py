@@ -1,7 +1,6 @@
 """Commands as OpenSandbox clients run them, byte by byte on the wire: the framing of streams, lines and how ends are told,
 what happens to a client that leaves or does not read, output made to hurt, commands in the background; and the verbs of our
 own that these stand on."""
-import http.client
 import json
 import os
 import re
@@ -14,52 +13,11 @@ import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from parley_testing import Deployment, needs_root  # noqa: E402
+from parley_testing.execd import PATIENCE_S, PORT, Stream, until  # noqa: E402
 from parley_testing.token import compact, link  # noqa: E402
 
-PORT = "/port/44772"
 HUGE = 40_000_000  # of bytes without the end of a line; PARLEY_TEST_HUGE for more
-PATIENCE_S = 60
 MEMORY_MIB = 400  # of which the sanitizers keep 256 of what was freed
-
-
-def until(look, seconds=PATIENCE_S):
-    """What `look` gives as soon as that is true."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it did not come")
-
-
-class Stream:
-    """One POST /command, read as it comes."""
-
-    def __init__(self, test, body, path=PORT + "/command", token=None):
-        parts = urllib.parse.urlsplit(test.base)
-        self.connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=PATIENCE_S)
-        self.connection.request("POST", parts.path + path, json.dumps(body),
-                                {"X-EXECD-ACCESS-TOKEN": token or test.grant["token"], "Content-Type": "application/json",
-                                 "Accept": "text/event-stream"})
-        self.reply = self.connection.getresponse()
-
-    def next(self):
-        """The next event, by the framing that clients need; None at the end."""
-        line = self.reply.readline()
-        if not line:
-            return None
-        blank = self.reply.readline()
-        if not line.endswith(b"}\n") or blank != b"\n":
-            raise AssertionError(f"not a JSON object and a blank line: {line[:200]!r} {blank[:200]!r}")
-        return json.loads(line)
-
-    def rest(self):
-        return list(iter(self.next, None))
-
-    def close(self):
-        self.connection.close()
-        self.reply.close()
 
 
 @needs_root
@@ -148,7 +106,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.events("sh -c 'sleep 600 &' ; exit 4")[-1]["error"]["evalue"], "4")
 
     def test_output_comes_at_once(self):
-        stream = Stream(self, {"command": "rm -f /tmp/go; echo ready; until [ -e /tmp/go ]; do sleep 0.05; done; echo gone"})
+        stream = Stream(self, PORT + "/command", {"command": "rm -f /tmp/go; echo ready; until [ -e /tmp/go ]; do sleep 0.05; done; echo gone"})
         self.addCleanup(stream.close)
         seen = [stream.next()["type"], stream.next()["type"], stream.next()["text"]]
         self.assertEqual(seen, ["init", "ping", "ready"])
@@ -224,7 +182,7 @@ class Commands(unittest.TestCase):
     # ---- those who leave, and those who do not read ----
 
     def test_a_client_that_leaves_stops_nothing(self):
-        stream = Stream(self, {"command": "rm -f /tmp/survived; echo begun; sleep 1; echo more; echo done > /tmp/survived"})
+        stream = Stream(self, PORT + "/command", {"command": "rm -f /tmp/survived; echo begun; sleep 1; echo more; echo done > /tmp/survived"})
         while stream.next()["type"] != "stdout":
             pass
         stream.close()
@@ -241,7 +199,7 @@ class Commands(unittest.TestCase):
     def test_clients_that_do_not_read(self):
         """A flood of blank lines, each thirty times as long as an event: the command waits, and nobody else does."""
         before = self.memory_of_front()
-        streams = [Stream(self, {"command": command}) for command in ["yes $(seq 1 300)"] + ["yes ''"] * 7]
+        streams = [Stream(self, PORT + "/command", {"command": command}) for command in ["yes $(seq 1 300)"] + ["yes ''"] * 7]
         for stream in streams:
             self.addCleanup(stream.close)
         self.assertEqual(self.output("echo others"), ["others"])
@@ -260,7 +218,7 @@ class Commands(unittest.TestCase):
         """Comes in pieces that any client's parser takes; none of it is lost, and it costs no memory."""
         size = int(os.environ.get("PARLEY_TEST_HUGE", HUGE))
         before, largest, told, last = self.memory_of_front(), 0, 0, None
-        stream = Stream(self, {"command": f"head -c {size} /dev/zero | tr '\\0' '\\1'; echo; echo after"})
+        stream = Stream(self, PORT + "/command", {"command": f"head -c {size} /dev/zero | tr '\\0' '\\1'; echo; echo after"})
         self.addCleanup(stream.close)
         for line in stream.reply:  # \u0001: six times as long
             if line != b"\n":
@@ -354,7 +312,7 @@ class Commands(unittest.TestCase):
         self.assertEqual((self.ended(deaf)["exit_code"], self.ended(deaf)["error"]), (-1, "signal: killed"))
 
     def test_a_stream_that_is_interrupted(self):
-        stream = Stream(self, {"command": "echo begun; exec sleep 600"})
+        stream = Stream(self, PORT + "/command", {"command": "echo begun; exec sleep 600"})
         self.addCleanup(stream.close)
         command = stream.next()["text"]
         while stream.next()["type"] != "stdout":
