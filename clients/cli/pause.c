@@ -1,5 +1,5 @@
 /** pause.c - `parley pause` and `parley resume`: a sandbox stands still, and goes on. */
-#include "clients/cli/cli.h"
+#include "clients/cli/each_sandbox.h"
 
 #include "clients/c/remote_sandbox.h"
 
@@ -22,25 +22,21 @@ static const char RESUME_HELP[] =
 
 typedef bool pause_verb(const struct place *place, const char *id, json_t **sandbox, struct error *err);
 
-static bool act(const struct place *place, const char *given, const char *thread, pause_verb *verb, json_t *list,
-                struct error *err)
+/* The cookie is the verb's. */
+struct verb {
+    pause_verb *call;
+};
+
+static bool act(const struct place *place, const char *id, const void *cookie, json_t **sandbox, struct error *err)
 {
-    AUTO_FREE char *id = cli_sandbox(place, given, thread, err);
-    json_t *sandbox = NULL;
-    if (!id || !verb(place, id, &sandbox, err))
-        return false;
-    json_array_append_new(list, sandbox);
-    return true;
+    const struct verb *verb = cookie;
+    return verb->call(place, id, sandbox, err);
 }
 
-static void print(json_t *list)
+static void print(const json_t *sandbox)
 {
-    size_t index;
-    json_t *sandbox;
-    json_array_foreach (list, index, sandbox) {
-        AUTO_FREE char *name = cli_member(sandbox, "name"), *state = cli_member(sandbox, "state");
-        printf("%s %s\n", name, state);
-    }
+    AUTO_FREE char *name = cli_member(sandbox, "name"), *state = cli_member(sandbox, "state");
+    printf("%s %s\n", name, state);
 }
 
 static int run(const char *help, pause_verb *verb, int argc, char *argv[])
@@ -55,22 +51,8 @@ static int run(const char *help, pause_verb *verb, int argc, char *argv[])
     }
     if (optind < argc && thread)
         return cli_usage(argv[0], "give sandboxes or a --thread, not both");
-    AUTO_PLACE place = {0};
-    if (!cli_place(&place, &common))
-        return CLI_FAILED;
-    int status = CLI_OK, at = optind;
-    json_t *list = json_array();
-    do { /* once without any word */
-        struct error err = {0};
-        if (!act(&place, argv[at], thread, verb, list, &err))
-            status = cli_fail_usual(&err, CLI_FAILED);
-    } while (argv[at] && argv[++at]);
-    if (!common.json)
-        print(list);
-    else if (status == CLI_OK) /* else the first failure was the one value */
-        cli_print_json(json_incref(list));
-    json_decref(list);
-    return status;
+    const struct each_sandbox each = {.thread = thread, .act = act, .print = print, .cookie = &(struct verb){verb}};
+    return each_sandbox(&common, argv + optind, &each);
 }
 
 int pause_main(int argc, char *argv[])

@@ -1,5 +1,5 @@
 /** renew.c - `parley renew`: a sandbox gets another end. */
-#include "clients/cli/cli.h"
+#include "clients/cli/each_sandbox.h"
 
 #include "clients/c/remote_sandbox.h"
 
@@ -61,49 +61,27 @@ static int read_options(struct renew_options *options, struct cli_common *common
     return status;
 }
 
-static bool act(const struct place *place, const char *given, const struct renew_options *options, json_t *list,
-                struct error *err)
+static bool act(const struct place *place, const char *id, const void *cookie, json_t **sandbox, struct error *err)
 {
+    const struct renew_options *options = cookie;
     char until[CLOCK_TEXT_BYTES];
-    AUTO_FREE char *id = cli_sandbox(place, given, options->thread, err);
-    json_t *sandbox = NULL;
     clock_format(until, options->end_ms);
-    if (!id || !remote_sandbox_renew(place, id, until, &sandbox, err))
-        return false;
-    json_array_append_new(list, sandbox);
-    return true;
+    return remote_sandbox_renew(place, id, until, sandbox, err);
 }
 
-static void print(json_t *list)
+static void print(const json_t *sandbox)
 {
-    size_t index;
-    json_t *sandbox;
-    json_array_foreach (list, index, sandbox) {
-        AUTO_FREE char *name = cli_member(sandbox, "name"), *until = cli_member(sandbox, "max_expires_at");
-        printf("%s until %s\n", name, until);
-    }
+    AUTO_FREE char *name = cli_member(sandbox, "name"), *until = cli_member(sandbox, "max_expires_at");
+    printf("%s until %s\n", name, until);
 }
 
 int renew_main(int argc, char *argv[])
 {
     struct cli_common common = {0};
     struct renew_options options = {0};
-    int status = read_options(&options, &common, argc, argv), at = optind;
-    AUTO_PLACE place = {0};
+    int status = read_options(&options, &common, argc, argv);
     if (status != CLI_OK)
         return status;
-    if (!cli_place(&place, &common))
-        return CLI_FAILED;
-    json_t *list = json_array();
-    do { /* once without any word */
-        struct error err = {0};
-        if (!act(&place, argv[at], &options, list, &err))
-            status = cli_fail_usual(&err, CLI_FAILED);
-    } while (argv[at] && argv[++at]);
-    if (!common.json)
-        print(list);
-    else if (status == CLI_OK) /* else the first failure was the one value */
-        cli_print_json(json_incref(list));
-    json_decref(list);
-    return status;
+    const struct each_sandbox each = {.thread = options.thread, .act = act, .print = print, .cookie = &options};
+    return each_sandbox(&common, argv + optind, &each);
 }
